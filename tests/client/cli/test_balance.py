@@ -62,7 +62,6 @@ def cluster(ottla: Ottla, brokers: list[BrokerProcess], topic: str, monkeypatch:
 
 def check_a_cancelled_drain(cluster: Cluster) -> None:
     """The command may leave, and the moves go on by themselves; cancelling returns to the earlier replicas."""
-    before = cluster.replicas()
     assert cluster(f"bench produce {cluster.topic} --records 500 --size 10000").code == 0
     started = cluster("broker drain 3 --yes --detach --throttle 1KiB --moves 1")
     assert (started.code, "The moves go on by themselves" in started.err) == (0, True)
