@@ -97,7 +97,7 @@ class ControllerOptions(Options):
     )
     ottla_balance_moves_per_broker = Option(
         Int(at_least=1),
-        2,
+        5,
         "Moves that copy from or to one broker at a time, with `ottla.balance=auto`.",
         CLUSTER_WIDE,
     )

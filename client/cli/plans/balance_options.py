@@ -15,6 +15,6 @@ MovesOption = Annotated[
     int, Option("--moves", min=1, metavar="N", help="Partitions that copy from or to one broker at a time.")
 ]
 DetachOption = Annotated[bool, Option("--detach", help="Start the moves, and do not wait for them.")]
-MOVES_DEFAULT: Final = 2
+MOVES_DEFAULT: Final = 5
 # How long the traffic of partitions is measured.
 LOOK_SECONDS: Final = 2.0

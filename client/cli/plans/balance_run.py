@@ -66,8 +66,8 @@ def show_plan(target: Target, plan: BalancePlan, *, is_dry_run: bool) -> None:
     echo()
     if plan.moves:
         echo(
-            f"To copy: {counted(plan.copied_replicas, 'replica')}, {human_bytes(plan.copied_bytes)}. Without a copy, "
-            f"{counted(plan.leader_changes, 'partition')} will have another leader."
+            f"To copy: {counted(plan.copied_replicas, 'replica')}, {human_bytes(plan.copied_bytes)}. "
+            f"New leaders: {counted(plan.leader_changes, 'partition')}."
         )
 
 
