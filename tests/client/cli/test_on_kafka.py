@@ -60,6 +60,8 @@ def test_topics_groups_and_options(ottla: Ottla, kafka: BrokerProcess, topic: st
         (1, True, True)
     ), alone
     assert run("broker", "safe-to-stop", str(kafka.broker_id), "--allow-unreplicated").code == 0
+    assert run("cluster", "balance", "--dry-run").code == 0
+    assert "does not know drained brokers" in run("broker", "drain", str(kafka.broker_id), "--dry-run").err
     assert run("topic", "delete", topic, "--yes").code == 0
 
 
