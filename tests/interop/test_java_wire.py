@@ -44,7 +44,10 @@ LATER = {
 BY_HAND = (AbortedTxn, ControlRecordType, EndTxnMarker, ProducerSnapshot)
 
 # Tagged fields between our own brokers. Kafka keeps the bytes, and knows no names for them.
-OURS_ALONE = {("WritableTxnMarker", name) for name in ("transaction_number", "coordinator_broker_epoch")}
+OURS_ALONE = {
+    *(("WritableTxnMarker", name) for name in ("transaction_number", "coordinator_broker_epoch")),
+    *(("AlterPartitionReassignmentsRequest", name) for name in ("moves_per_broker", "bytes_per_second")),
+}
 NOT_IN_KAFKA = {
     (cls, version)
     for api, first in LATER.items()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -113,7 +114,9 @@ def values(kind: OptionKind[Any]) -> st.SearchStrategy[Any]:
         return st.sampled_from(kind.one_of) if kind.one_of else _word | st.just("")
     if isinstance(kind, List):
         items = st.sampled_from(kind.one_of) if kind.one_of else _word
-        return st.lists(st.just("1:2") if kind.matching else items, max_size=3).map(tuple)
+        if kind.matching:
+            items = st.sampled_from([text for text in ("1:2", "12") if re.fullmatch(kind.matching, text)])
+        return st.lists(items, max_size=3).map(tuple)
     return STRATEGIES[type(kind)]
 
 
@@ -213,8 +216,13 @@ def test_our_own_options_have_these_defaults() -> None:
         name: None if option.default is None else option.kind.format(option.default) for name, option in ours.items()
     } == {
         "ottla.audit": "log",
+        "ottla.balance": "off",
+        "ottla.balance.bytes.per.second": "20971520",
+        "ottla.balance.interval.ms": "60000",
+        "ottla.balance.moves.per.broker": "5",
         "ottla.connection.frame.timeout.ms": "30000",
         "ottla.connection.write.timeout.ms": "30000",
+        "ottla.drained.brokers": "",
         "ottla.guardian.enable": "true",
         "ottla.http.listener": "127.0.0.1:9644",
         "ottla.http.open": "false",
