@@ -29,7 +29,7 @@ from ottla.broker.controller.context import ReplicaAssignment
 from ottla.broker.controller.leader_elections import ElectionType, LeaderElections
 from ottla.broker.controller.office import Office
 from ottla.broker.controller.reassignments.reassignment import Reassignments
-from ottla.broker.controller.reassignments.reassignment_plan import reassigned
+from ottla.broker.controller.reassignments.reassignment_plan import origin_of, reassigned
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.identifiers import TopicPartition
 
@@ -113,8 +113,9 @@ class MoveQueue:
         self._limits = MoveLimits(content.moves_per_broker, content.bytes_per_second)
         self._throttled_topics = set(content.throttled_topics)
         self._throttled_brokers = set(content.throttled_brokers)
+        self._finish_done()
         log.info("moves_resumed", count=len(self._targets))
-        self.advance()
+        self._begin()
 
     def advance(self) -> None:
         """Start the moves whose turn has come, and finish the plan after the last."""
@@ -145,21 +146,40 @@ class MoveQueue:
                 accepted[partition] = tuple(target or ())
         if not accepted:
             return results
-        now = {each: self._context.assignment(each).replicas for each in accepted}
-        copied = {each: target for each, target in accepted.items() if not set(target) <= set(now[each])}
-        is_throttled = limits.bytes_per_second > 0 and bool(copied)
-        topics = topic_throttles(now, copied) if is_throttled else {}
-        brokers = throttled_brokers(now, copied) if is_throttled else []
         targets = {each: target for each, target in self._targets.items() if each not in accepted} | accepted
-        self._record(targets, limits, self._throttled_topics | topics.keys(), self._throttled_brokers.union(brokers))
-        for topic, options in topics.items():
-            self._set_options(znodes.TOPIC_CONFIGS, topic, options)
-        for broker in brokers:
-            self._set_options(znodes.BROKER_CONFIGS, str(broker), rate_options(limits.bytes_per_second))
-        log.info("moves_planned", count=len(accepted), copied=len(copied), **_as_fields(limits))
-        self._change_leaders(accepted)
-        self.advance()
+        copied = self._copied(targets) if limits.bytes_per_second > 0 else {}
+        now = self._origins(copied)
+        self._record(
+            targets,
+            limits,
+            self._throttled_topics.union(each.topic for each in copied),
+            self._throttled_brokers.union(throttled_brokers(now, copied)),
+        )
+        log.info("moves_planned", count=len(accepted), copied=len(self._copied(accepted)), **_as_fields(limits))
+        self._begin()
         return results
+
+    def _begin(self) -> None:
+        """Take the steps before the first turn, again if an earlier controller has not come so far."""
+        copied = self._copied(self._targets)
+        if self._limits.bytes_per_second > 0 and copied:
+            for topic, options in topic_throttles(self._origins(copied), copied).items():
+                self._set_options(znodes.TOPIC_CONFIGS, topic, options)
+            for broker in sorted(self._throttled_brokers):
+                self._set_options(znodes.BROKER_CONFIGS, str(broker), rate_options(self._limits.bytes_per_second))
+        self._change_leaders(self._targets)
+        self.advance()
+
+    def _origins(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, tuple[int, ...]]:
+        return {each: origin_of(self._context.assignment(each)) for each in partitions}
+
+    def _copied(self, targets: Mapping[TopicPartition, tuple[int, ...]]) -> dict[TopicPartition, tuple[int, ...]]:
+        """Return the targets with new replicas."""
+        return {
+            each: target
+            for each, target in targets.items()
+            if not set(target) <= set(origin_of(self._context.assignment(each)))
+        }
 
     def _change_leaders(self, targets: Mapping[TopicPartition, tuple[int, ...]]) -> None:
         """Let another replica lead now where the present leader is to leave, or another one is to be preferred."""

@@ -111,10 +111,10 @@ def carry_out(
         return len(failed)
 
     failed = target.change(start) if wanted else 0
-    if is_detached:
+    chosen = {*wanted, *cluster_partitions(cluster)}
+    if chosen and is_detached:
         say("The moves go on by themselves; `ottla cluster balance --status` shows them.")
-    else:
-        chosen = {*wanted, *cluster_partitions(cluster)}
+    elif chosen:
         if follow(target, chosen) and wanted and not cluster.is_ottla:
             # Controllers of Apache Kafka leave the leaders to their own timer.
             target.change(lambda admin: admin.elect_leaders(list(wanted), raise_errors=False))

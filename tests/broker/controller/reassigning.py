@@ -7,11 +7,14 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
+import pytest
 from tests.broker.controller.brokers import Broker
 from tests.broker.controller.fake_brokers import FakeBroker
 from tests.broker.sessions import TIMEOUT_S
 
 from ottla.broker.cluster import znodes
+from ottla.broker.cluster.operations import MultiError, NodeStat, Operation
+from ottla.broker.controller.election import Fence
 from ottla.broker.controller.isr_updates import IsrUpdate
 from ottla.broker.controller.term import Term
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -118,3 +121,28 @@ class Cluster:
 
 def _has_more_than(count: int, fake: FakeBroker) -> bool:
     return len(fake.requests) > count
+
+
+class Stopped(Exception):  # noqa: N818 - not an error, the end of a controller
+    """A controller dies here."""
+
+
+class Stop:
+    """Ends controllers after a number of writes; the next one after that lives."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.left: int | None = None
+        write_all = Fence.multi_many
+
+        def write_and_stop(
+            fence: Fence, multis: Sequence[Sequence[Operation]]
+        ) -> list[list[NodeStat | None] | MultiError]:
+            outcomes = write_all(fence, multis)
+            if multis and self.left is not None:
+                self.left -= 1
+                if self.left == 0:
+                    self.left = None
+                    raise Stopped
+            return outcomes
+
+        monkeypatch.setattr(Fence, "multi_many", write_and_stop)

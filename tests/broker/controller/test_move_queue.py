@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import pytest
 from tests.broker.controller.brokers import Broker, brokers
-from tests.broker.controller.reassigning import Cluster, wait_for
+from tests.broker.controller.reassigning import Cluster, Stop, wait_for
 from tests.kit.zookeeper import ZooKeeper
 
 from ottla.broker.cluster import znodes
@@ -207,3 +207,26 @@ def test_a_plan_that_does_not_fit_into_a_node_is_refused(cluster: Cluster, monke
     assert outcome.code is ErrorCode.INVALID_REQUEST
     assert "a plan of 3 partitions is too large" in str(outcome)
     assert not waiting(cluster)
+
+
+@pytest.mark.parametrize("writes", [1, 2, 3, *(pytest.param(count, marks=pytest.mark.long) for count in range(4, 16))])
+def test_a_plan_survives_a_controller_that_dies_after_any_write(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, writes: int
+) -> None:
+    """The next one has only what is in ZooKeeper: leaders, moves and the throttle come to the same end."""
+    for partition in PARTITIONS:
+        cluster.alter(partition, [1, 2])
+        finish(cluster, partition)
+    stop = Stop(monkeypatch)
+    stop.left = writes
+    targets = dict.fromkeys(PARTITIONS, (3, 2))
+    while not all(cluster.recorded(each)[0] == [3, 2] for each in PARTITIONS) or has_plan(cluster):
+        # A client whose request was not answered asks again.
+        if not has_plan(cluster) and not cluster.do(lambda term: term.moves.listing()):
+            cluster.ask(lambda term: term.moves.alter(targets, MoveLimits(1, 12345)))
+        for partition in cluster.listed():
+            cluster.catch_up(partition)
+    assert [cluster.state(each).leader for each in PARTITIONS] == [3, 3, 3]
+    configs = cluster.brokers[1].cluster
+    assert not configs.entity_config("topics", "orders")
+    assert not any(configs.entity_config("brokers", str(broker)) for broker in cluster.brokers)

@@ -6,47 +6,20 @@ only what stands in ZooKeeper.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 import pytest
 from tests.broker.controller.brokers import brokers
-from tests.broker.controller.reassigning import Cluster, wait_for
+from tests.broker.controller.reassigning import Cluster, Stop, wait_for
 from tests.kit.zookeeper import ZooKeeper
 
 from ottla.broker.cluster import znodes
-from ottla.broker.cluster.operations import MultiError, NodeStat, Operation
 from ottla.broker.cluster.topics import TopicSpec
-from ottla.broker.controller.election import Fence
 from ottla.protocol.identifiers import TopicPartition
 from ottla.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from ottla.protocol.messages.stop_replica import StopReplicaRequest
 
 WRITES_MAX = 30
-
-
-class Stopped(Exception):  # noqa: N818 - not an error, the end of a controller
-    """A controller dies here."""
-
-
-class Stop:
-    """Ends controllers after a number of writes; the next one after that lives."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.left: int | None = None
-        write_all = Fence.multi_many
-
-        def write_and_stop(
-            fence: Fence, multis: Sequence[Sequence[Operation]]
-        ) -> list[list[NodeStat | None] | MultiError]:
-            outcomes = write_all(fence, multis)
-            if multis and self.left is not None:
-                self.left -= 1
-                if self.left == 0:
-                    self.left = None
-                    raise Stopped
-            return outcomes
-
-        monkeypatch.setattr(Fence, "multi_many", write_and_stop)
 
 
 @pytest.fixture
