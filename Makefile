@@ -14,7 +14,7 @@ export PYTHONDONTWRITEBYTECODE :=
 WORKERS  ?= 3
 PARALLEL := --numprocesses $(WORKERS) --dist loadgroup --no-loadscope-reorder --durations 20
 
-.PHONY: setup run check audit format test test-all faults faults-secure soak coverage bench bench-kafka bench-replicated bench-scale bench-failover bench-heartbeats bench-groups bench-transactions bench-clients bench-cli bench-security bench-console bench-spark compose-test compose-test-secure docs lock clean
+.PHONY: setup run check audit format test test-all faults faults-secure soak coverage bench bench-kafka bench-replicated bench-scale bench-failover bench-heartbeats bench-balance bench-groups bench-transactions bench-clients bench-cli bench-security bench-console bench-spark compose-test compose-test-secure docs lock clean
 
 setup: $(STAMP)
 
@@ -98,6 +98,10 @@ bench-failover: setup
 # How long ZooKeeper hears nothing from brokers under full load. BENCH_ARGS="--session-ms 2000 --seconds 60".
 bench-heartbeats: setup
 	$(BIN)/python -m bench.heartbeats $(BENCH_ARGS)
+
+# Balance: bytes copied beside the least possible. BENCH_ARGS=--cluster moves 600 partitions under load.
+bench-balance: setup
+	$(BIN)/python -m bench.balance $(BENCH_ARGS)
 
 # Consumer groups: the first record of a new one, a thousand of them at once, and a million offsets on failover.
 bench-groups: setup
