@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 from tests.broker.handlers.small_cluster import SmallCluster, every_version
-from tests.broker.requests.access_samples import built
 
 from ottla.broker.security.acls.acl import AclEntry, ResourcePattern
 from ottla.broker.security.acls.acl_snapshot import AclSnapshot
 from ottla.protocol.acls import AclOperation, AclPermissionType, ResourceType
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.plain_values import message_of
 
 TOPIC, LITERAL, PREFIXED, ANY, MATCH = 2, 3, 4, 1, 2
 READ, WRITE, ALLOW, DENY = 3, 4, 3, 2
@@ -74,7 +74,7 @@ def cluster(store: Store) -> SmallCluster:
 
 def ask(cluster: SmallCluster, api: Api, version: int, **values: Any) -> Any:
     """Ask with plain values."""
-    return cluster.ask(api, version, built(api.request, values, version))
+    return cluster.ask(api, version, message_of(api.request, values, version))
 
 
 def create(cluster: SmallCluster, *creations: dict[str, Any], version: int = 3) -> list[int]:

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from tests.broker.groups.coordinating import answered, load
 from tests.broker.handlers.data_path import Broker, batch, running_broker
-from tests.broker.requests.access_samples import built
 from tests.kit.services import for_handler
 
 from ottla.broker.cluster.cluster_registry import ClusterRegistry
@@ -22,6 +21,7 @@ from ottla.broker.security.session import Session
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.identifiers import TopicPartition
+from ottla.protocol.plain_values import message_of
 from ottla.protocol.records import batches
 
 ID, GROUP = "payments", "readers"
@@ -42,7 +42,7 @@ class Client:
 
     def ask_later(self, api: Api, version: int, **values: Any) -> Any:
         """Send a request; return the answer, or the list that will have it."""
-        return self.broker.ask(api, version, built(api.request, values, version))
+        return self.broker.ask(api, version, message_of(api.request, values, version))
 
     def init(self, version: int = 5, **values: Any) -> ErrorCode:
         """Get a producer id and epoch."""
@@ -419,7 +419,7 @@ def test_without_verification_every_partition_is_believed(tmp_path: Path) -> Non
 def test_what_a_client_asked_for_that_is_gone_is_not_done(broker: Broker, client: Client, is_gone: bool) -> None:
     """It has asked again on another connection, and its transaction may be over: this one would end the next."""
     begin(client, b"a")
-    body = built(Api.END_TXN.request, {"transactional_id": ID, "committed": True, **client.producer}, 4)
+    body = message_of(Api.END_TXN.request, {"transactional_id": ID, "committed": True, **client.producer}, 4)
     session = Session("PLAINTEXT", "127.0.0.1")
     services = for_handler(broker.services, Api.END_TXN)
     connection = SimpleNamespace(is_gone=is_gone)

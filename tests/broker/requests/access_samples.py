@@ -10,8 +10,6 @@ from tests.broker.handlers.data_path import batch, topic_id
 from ottla.broker.requests.access import CLUSTER, DELEGATION_TOKEN, GROUP, TOPIC, TRANSACTIONAL_ID, USER
 from ottla.protocol.acls import ResourceType
 from ottla.protocol.api import Api
-from ottla.protocol.message import Message
-from ottla.protocol.primitives import Array
 
 NAMES = {
     TOPIC: "t",
@@ -22,25 +20,6 @@ NAMES = {
     USER: "User:bob",
 }
 T, G, X = NAMES[TOPIC], NAMES[GROUP], NAMES[TRANSACTIONAL_ID]
-
-
-def built(cls: Any, values: Mapping[str, Any], version: int) -> Any:
-    """Make a message of nested dictionaries; what the version lacks is left out, what is not given has its default."""
-    made: dict[str, Any] = {}
-    for field in cls.wire_fields:
-        if field.name not in values or version not in field.versions:
-            made[field.name] = field.absent
-        else:
-            made[field.name] = _value(field.type, values[field.name], version)
-    return cls(**made)
-
-
-def _value(wire_type: Any, value: Any, version: int) -> Any:
-    if isinstance(wire_type, Array) and value is not None:
-        return [_value(wire_type.item, each, version) for each in value]
-    if isinstance(wire_type, type) and issubclass(wire_type, Message):
-        return built(wire_type, value, version)
-    return value
 
 
 def _produce(**batch_fields: Any) -> dict[str, Any]:
@@ -187,16 +166,3 @@ SAMPLES: dict[tuple[Api, ResourceType], Mapping[str, Any]] = {
     (Api.ALTER_PARTITION_REASSIGNMENTS, CLUSTER): {},
     (Api.LIST_PARTITION_REASSIGNMENTS, CLUSTER): {},
 }
-
-
-def error_codes(response: Any) -> set[int]:
-    """Find all error codes in a response."""
-    found: set[int] = set()
-    for field in response.wire_fields:
-        value = getattr(response, field.name)
-        if field.name in ("error_code", "partition_error_code"):
-            found.add(value)
-        for part in value if isinstance(value, list) else [value]:
-            if isinstance(part, Message):
-                found |= error_codes(part)
-    return found

@@ -10,7 +10,7 @@ import pytest
 from tests.broker.groups.coordinating import answered, coordinating_broker, stable_member
 from tests.broker.handlers.data_path import Broker, topic_id
 from tests.broker.handlers.small_cluster import FakeCluster, every_version
-from tests.broker.requests.access_samples import NAMES, SAMPLES, built, error_codes
+from tests.broker.requests.access_samples import NAMES, SAMPLES
 
 from ottla.broker.config import BrokerConfig
 from ottla.broker.handlers.table import HANDLERS
@@ -34,6 +34,7 @@ from ottla.broker.security.tokens.delegation_token import DelegationToken
 from ottla.protocol.acls import AclOperation, AclPermissionType, ResourceType
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.plain_values import error_codes, message_of
 
 ALLOW, DENY = AclPermissionType.ALLOW, AclPermissionType.DENY
 CODES = {
@@ -98,7 +99,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
         broker.services.security.acls = acls
         broker.services.security.tokens = cast(Any, OneToken())
         broker.has_sasl = True
-        joined = built(
+        joined = message_of(
             Api.CONSUMER_GROUP_HEARTBEAT.request,
             {
                 "group_id": "new-readers",
@@ -131,7 +132,7 @@ def rights(api: Api, *, but: ResourceType | None = None) -> list[Right]:
 
 def codes(broker: Broker, api: Api, kind: ResourceType, version: int) -> set[int]:
     """Ask, and return the error codes in the answer; none where the answer waits for something."""
-    body = built(api.request, SAMPLES[api, kind], version)
+    body = message_of(api.request, SAMPLES[api, kind], version)
     try:
         answer = broker.ask(api, version, body)
     except KafkaError as error:
@@ -215,7 +216,7 @@ def test_who_may_write_somewhere_may_have_a_producer_id(broker: Broker) -> None:
 
 def ask(broker: Broker, api: Api, version: int, **values: Any) -> Any:
     """Ask with plain values."""
-    return answered(broker.ask(api, version, built(api.request, values, version)))
+    return answered(broker.ask(api, version, message_of(api.request, values, version)))
 
 
 def test_operations_are_told_to_those_who_may_describe(broker: Broker) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.broker.handlers.data_path import received, topic_id
 from tests.broker.handlers.small_cluster import every_version
-from tests.broker.requests.access_samples import SAMPLES, built
+from tests.broker.requests.access_samples import SAMPLES
 
 from ottla.broker.handlers.table import HANDLERS
 from ottla.broker.requests.error_answers import error_answer
@@ -16,6 +16,7 @@ from ottla.protocol.api import Api
 from ottla.protocol.codec import decode, encode
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.message import Message
+from ottla.protocol.plain_values import message_of
 
 CODE = ErrorCode.KAFKA_STORAGE_ERROR
 TEXT = "the disk is gone"
@@ -114,7 +115,7 @@ NAMES: dict[Any, str] = {ID: "t", OTHER_ID: "u"}
 
 def asked(api: Api, version: int, values: dict[str, Any]) -> Any:
     """A request as the broker decodes it."""
-    return decode(api.request, version, encode(built(api.request, values, version), version))
+    return decode(api.request, version, encode(message_of(api.request, values, version), version))
 
 
 def answered(api: Api, version: int, body: Any, code: ErrorCode = CODE) -> Any:

@@ -1,0 +1,21 @@
+"""The one list of subjects, and with them of all checks."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ottla.client.certify.check import Check, Checks
+from ottla.client.certify.checks import fetch, idempotence, metadata, produce, versions
+
+SUBJECTS: Final[tuple[Checks, ...]] = (
+    versions.CHECKS,
+    metadata.CHECKS,
+    produce.CHECKS,
+    idempotence.CHECKS,
+    fetch.CHECKS,
+)
+
+
+def all_checks() -> list[Check]:
+    """Return all checks in the order of the report."""
+    return [check for subject in SUBJECTS for check in subject.declared]
