@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from ottla.client.certify.check import Check, Checks
-from ottla.client.certify.checks import fetch, idempotence, metadata, produce, versions
+from ottla.client.certify.checks import consumer_groups, fetch, groups, idempotence, metadata, produce, transactions, versions
 
 SUBJECTS: Final[tuple[Checks, ...]] = (
     versions.CHECKS,
@@ -13,6 +13,9 @@ SUBJECTS: Final[tuple[Checks, ...]] = (
     produce.CHECKS,
     idempotence.CHECKS,
     fetch.CHECKS,
+    groups.CHECKS,
+    consumer_groups.CHECKS,
+    transactions.CHECKS,
 )
 
 

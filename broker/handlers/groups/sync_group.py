@@ -4,15 +4,19 @@ Behavior: the leader sends the assignments, and every member gets its own. They 
 answered. While the groups are being loaded the answer is REBALANCE_IN_PROGRESS: the member joins again, and JoinGroup
 waits for the loading.
 
-Version notes: 3 adds static members; 5 adds the protocol, which must match the group's if it is given.
+Version notes: 3 adds static members; 5 adds the protocol, which must be given and match the group's.
 """
 
 from __future__ import annotations
+
+from typing import Final
 
 from ottla.broker.groups.classic.messages import SyncReply, SyncRequest
 from ottla.broker.requests.request import Delayed, GroupsRequest, Respond
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+_NAMED_PROTOCOL_VERSION: Final = 5
 
 
 def sync_group(request: GroupsRequest) -> Delayed:
@@ -40,6 +44,10 @@ class _Syncing:
                 )
             )
 
+        is_named = body.protocol_type is not None and body.protocol_name is not None
+        if self._request.version >= _NAMED_PROTOCOL_VERSION and not is_named:
+            answer(SyncReply(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+            return
         asked = SyncRequest(
             member_id=body.member_id,
             instance_id=body.group_instance_id,

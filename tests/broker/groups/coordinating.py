@@ -78,11 +78,24 @@ def join(broker: Broker, member_id: str = "", *, version: int = 9, group: str = 
 
 
 def sync(
-    broker: Broker, member_id: str, generation: int, assignments: Mapping[str, bytes] | None = None, *, version: int = 5
+    broker: Broker,
+    member_id: str,
+    generation: int,
+    assignments: Mapping[str, bytes] | None = None,
+    *,
+    version: int = 5,
+    protocol: tuple[str | None, str | None] = ("consumer", "range"),
 ) -> Any:
     """Send a SyncGroup request. The leader sends the assignments by member id."""
     rows = [SyncGroupRequestAssignment(member_id=each, assignment=data) for each, data in (assignments or {}).items()]
-    body = SyncGroupRequest(group_id=GROUP, generation_id=generation, member_id=member_id, assignments=rows)
+    body = SyncGroupRequest(
+        group_id=GROUP,
+        generation_id=generation,
+        member_id=member_id,
+        protocol_type=protocol[0],
+        protocol_name=protocol[1],
+        assignments=rows,
+    )
     return broker.ask(Api.SYNC_GROUP, version, body)
 
 

@@ -92,6 +92,15 @@ def test_a_member_gets_its_assignment(broker: Broker, version: int) -> None:
     assert answered(sync(broker, member_id, generation, version=version)).error_code == ErrorCode.NOT_COORDINATOR
 
 
+@pytest.mark.parametrize("protocol", [(None, None), ("consumer", None), (None, "range"), ("consumer", "other")])
+def test_a_sync_names_the_protocol_of_the_group(broker: Broker, protocol: tuple[str | None, str | None]) -> None:
+    """From version 5 on both names are required, as in Kafka; before, a request cannot have them."""
+    member_id, generation = stable_member(broker)
+    refused = answered(sync(broker, member_id, generation, protocol=protocol))
+    assert refused.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert answered(sync(broker, member_id, generation)).error_code == ErrorCode.NONE
+
+
 @pytest.mark.parametrize("version", every_version(Api.HEARTBEAT))
 def test_a_heartbeat_tells_of_a_rebalance(broker: Broker, version: int) -> None:
     """A second member wants in."""
