@@ -83,7 +83,9 @@ async def _features(client: ClusterClient, node: int, offered: Mapping[int, Vers
 
 async def _options(client: ClusterClient, node: int) -> dict[str, str]:
     """Return the options of a broker; nothing if the user may not see them."""
-    resource = DescribeConfigsResource(resource_type=ConfigResourceType.BROKER, resource_name=str(node), configuration_keys=None)
+    resource = DescribeConfigsResource(
+        resource_type=ConfigResourceType.BROKER, resource_name=str(node), configuration_keys=None
+    )
     try:
         response = await client.send(node, Api.DESCRIBE_CONFIGS, DescribeConfigsRequest(resources=[resource]))
     except KafkaError:

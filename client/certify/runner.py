@@ -74,9 +74,7 @@ class ReportCard:
 
     def count(self, verdict: Verdict, subject: str | None = None) -> int:
         """Return how many checks ended like this, in all or in one subject."""
-        return sum(
-            each.verdict is verdict and subject in (None, each.check.subject) for each in self.results
-        )
+        return sum(each.verdict is verdict and subject in (None, each.check.subject) for each in self.results)
 
 
 async def certify(

@@ -5,7 +5,19 @@ from __future__ import annotations
 from typing import Final
 
 from ottla.client.certify.check import Check, Checks
-from ottla.client.certify.checks import consumer_groups, fetch, groups, idempotence, metadata, produce, transactions, versions
+from ottla.client.certify.checks import (
+    admin,
+    consumer_groups,
+    failures,
+    fetch,
+    frames,
+    groups,
+    idempotence,
+    metadata,
+    produce,
+    transactions,
+    versions,
+)
 
 SUBJECTS: Final[tuple[Checks, ...]] = (
     versions.CHECKS,
@@ -16,6 +28,9 @@ SUBJECTS: Final[tuple[Checks, ...]] = (
     groups.CHECKS,
     consumer_groups.CHECKS,
     transactions.CHECKS,
+    admin.CHECKS,
+    frames.CHECKS,
+    failures.CHECKS,
 )
 
 

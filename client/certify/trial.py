@@ -373,9 +373,7 @@ class Trial:
             isolation_level=isolation_level,
             topics=[ListOffsetsTopic(name=topic.name, partitions=[row])],
         )
-        response = await self.ask(
-            Api.LIST_OFFSETS, request, node=await self.leader(topic, partition), final=True
-        )
+        response = await self.ask(Api.LIST_OFFSETS, request, node=await self.leader(topic, partition), final=True)
         return response.topics[0].partitions[0]
 
     async def end_offset(self, topic: Topic, partition: int = 0) -> int:

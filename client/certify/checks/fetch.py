@@ -148,7 +148,9 @@ async def waiting(trial: Trial) -> None:
     row = await trial.fetch(topic, 0, max_wait_ms=_WAIT_MS, min_bytes=FETCH_BYTES)
     waited_s = time.monotonic() - begun
     expect_that(
-        waited_s >= _WAIT_MS / 1000 - _CLOCK_ERROR_S, f"an answer after {_WAIT_MS} ms", f"after {waited_s * 1000:.0f} ms"
+        waited_s >= _WAIT_MS / 1000 - _CLOCK_ERROR_S,
+        f"an answer after {_WAIT_MS} ms",
+        f"after {waited_s * 1000:.0f} ms",
     )
     expect("the batches", len(whole_batches(row)), 1)
 

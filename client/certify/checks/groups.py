@@ -261,7 +261,7 @@ async def generations(trial: Trial) -> None:
     member.generation -= 1
     expect_error("Heartbeat", await member.heartbeat(), ErrorCode.ILLEGAL_GENERATION)
     expect_error("SyncGroup", (await member.try_sync()).error_code, ErrorCode.ILLEGAL_GENERATION)
-    code = await _commit(trial, member.group, topic, 1, member=member)
+    code = await commit_offset(trial, member.group, topic, 1, member=member)
     expect_error("OffsetCommit", code, ErrorCode.ILLEGAL_GENERATION)
     member.generation += 1
     expect_error("Heartbeat of the current generation", await member.heartbeat(), ErrorCode.NONE)
@@ -277,7 +277,7 @@ async def unknown_member(trial: Trial) -> None:
     expect_error("SyncGroup", (await stranger.try_sync()).error_code, ErrorCode.UNKNOWN_MEMBER_ID)
     expect_error("JoinGroup", (await stranger.try_join()).error_code, ErrorCode.UNKNOWN_MEMBER_ID)
     expect_error("LeaveGroup", await stranger.leave(), ErrorCode.UNKNOWN_MEMBER_ID)
-    code = await _commit(trial, member.group, topic, 1, member=stranger)
+    code = await commit_offset(trial, member.group, topic, 1, member=stranger)
     expect_error("OffsetCommit", code, ErrorCode.UNKNOWN_MEMBER_ID)
 
 
@@ -356,9 +356,10 @@ async def static_member(trial: Trial) -> None:
     expect_error("Heartbeat with the new id", await again.heartbeat(), ErrorCode.NONE)
 
 
-async def _commit(
+async def commit_offset(
     trial: Trial, group: str, topic: Topic, offset: int, *, metadata: str | None = "", member: Member | None = None
 ) -> int:
+    """Commit an offset, of a member or of nobody; return the error code."""
     partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_metadata=metadata)
     request = OffsetCommitRequest(
         group_id=group,
@@ -394,7 +395,7 @@ async def committed(
 async def offsets(trial: Trial) -> None:
     """A committed offset is read back with its metadata; a partition without one has -1."""
     topic, group = await trial.topic(partitions=2), trial.group()
-    expect_error("OffsetCommit", await _commit(trial, group, topic, 42, metadata="čau"), ErrorCode.NONE)
+    expect_error("OffsetCommit", await commit_offset(trial, group, topic, 42, metadata="čau"), ErrorCode.NONE)
     (row,) = await committed(trial, group, topic)
     expect("offset and metadata", (row.committed_offset, row.metadata), (42, "čau"))
     (row,) = await committed(trial, group, topic, partition=1)
@@ -408,9 +409,9 @@ async def offsets_of_members(trial: Trial) -> None:
     """A member commits with its generation; while it is there, nobody commits without one."""
     member = await _alone(trial)
     topic = await trial.topic()
-    expect_error("the member", await _commit(trial, member.group, topic, 7, member=member), ErrorCode.NONE)
+    expect_error("the member", await commit_offset(trial, member.group, topic, 7, member=member), ErrorCode.NONE)
     expect_error(
-        "a commit without a member", await _commit(trial, member.group, topic, 8), ErrorCode.UNKNOWN_MEMBER_ID
+        "a commit without a member", await commit_offset(trial, member.group, topic, 8), ErrorCode.UNKNOWN_MEMBER_ID
     )
     (row,) = await committed(trial, member.group, topic)
     expect("the committed offset", row.committed_offset, 7)
@@ -421,9 +422,9 @@ async def refused_commits(trial: Trial) -> None:
     """An unknown topic is UNKNOWN_TOPIC_OR_PARTITION, and metadata of a megabyte OFFSET_METADATA_TOO_LARGE."""
     topic, group = await trial.topic(), trial.group()
     unknown = Topic(trial.name("unknown"), topic.topic_id, 1)
-    code = await _commit(trial, group, unknown, 1)
+    code = await commit_offset(trial, group, unknown, 1)
     expect_error("an unknown topic", code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    code = await _commit(trial, group, topic, 1, metadata="x" * 30_000)
+    code = await commit_offset(trial, group, topic, 1, metadata="x" * 30_000)
     expect_error("metadata of 30,000 characters", code, ErrorCode.OFFSET_METADATA_TOO_LARGE)
 
 
@@ -450,7 +451,9 @@ async def deleting(trial: Trial) -> None:
     """A group with members is NON_EMPTY_GROUP, one without is deleted, and then it is GROUP_ID_NOT_FOUND."""
     member = await _alone(trial)
     # An empty group without offsets may disappear by itself.
-    expect_error("OffsetCommit", await _commit(trial, member.group, await trial.topic(), 1, member=member), ErrorCode.NONE)
+    expect_error(
+        "OffsetCommit", await commit_offset(trial, member.group, await trial.topic(), 1, member=member), ErrorCode.NONE
+    )
 
     async def delete() -> int:
         request = DeleteGroupsRequest(groups_names=[member.group])
@@ -467,7 +470,7 @@ async def deleting(trial: Trial) -> None:
 async def deleting_offsets(trial: Trial) -> None:
     """OffsetDelete removes a committed offset; for an unknown group it is GROUP_ID_NOT_FOUND."""
     topic, group = await trial.topic(), trial.group()
-    await _commit(trial, group, topic, 5)
+    await commit_offset(trial, group, topic, 5)
 
     async def delete(name: str) -> Any:
         rows = [OffsetDeleteRequestPartition(partition_index=0)]

@@ -35,9 +35,7 @@ async def topic(trial: Trial) -> None:
     for each in row.partitions:
         expect_that(each.leader_id in live, "a leader among the live brokers", f"leader {each.leader_id}")
         expect_that(each.leader_id in each.isr_nodes, "the leader in the ISR", f"ISR {each.isr_nodes}")
-        expect_that(
-            set(each.isr_nodes) <= set(each.replica_nodes), "an ISR of replicas", f"ISR {each.isr_nodes}"
-        )
+        expect_that(set(each.isr_nodes) <= set(each.replica_nodes), "an ISR of replicas", f"ISR {each.isr_nodes}")
         expect("replicas of a topic with one replica", len(each.replica_nodes), 1)
 
 
@@ -75,9 +73,7 @@ async def topic_ids(trial: Trial) -> None:
     made = await trial.topic()
     expect_that(made.topic_id != UUID_ZERO, "an id of the new topic", "no id")
     rows = [MetadataRequestTopic(name=None, topic_id=each) for each in (made.topic_id, _UNKNOWN_ID)]
-    response = await trial.ask(
-        Api.METADATA, MetadataRequest(topics=rows, allow_auto_topic_creation=False), version=12
-    )
+    response = await trial.ask(Api.METADATA, MetadataRequest(topics=rows, allow_auto_topic_creation=False), version=12)
     found = {row.topic_id: row for row in response.topics}
     expect("the ids in the answer", set(found), {made.topic_id, _UNKNOWN_ID})
     expect("the name of the topic", found[made.topic_id].name, made.name)
@@ -96,9 +92,7 @@ async def one_cluster(trial: Trial) -> None:
 async def describe_cluster(trial: Trial) -> None:
     """DescribeCluster names the cluster id and the brokers that Metadata names."""
     metadata = await trial.ask(Api.METADATA, MetadataRequest(topics=[]))
-    cluster = await trial.ask(
-        Api.DESCRIBE_CLUSTER, DescribeClusterRequest(include_cluster_authorized_operations=False)
-    )
+    cluster = await trial.ask(Api.DESCRIBE_CLUSTER, DescribeClusterRequest(include_cluster_authorized_operations=False))
     expect("the cluster id", cluster.cluster_id, metadata.cluster_id)
     expect("the brokers", _addresses(cluster.brokers, "broker_id"), _addresses(metadata.brokers, "node_id"))
 
