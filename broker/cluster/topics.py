@@ -23,7 +23,7 @@ from ottla.broker.cluster.operations import (
 )
 from ottla.broker.cluster.placement import placement, start_of_added
 from ottla.broker.cluster.zookeeper import ZooKeeper
-from ottla.broker.common.topic_names import check_topic_name
+from ottla.broker.common.topic_names import check_topic_name, topic_name_problem
 from ottla.broker.config import BrokerConfig, ConfigError, TopicConfig
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.primitives import uuid_from_text, uuid_to_text
@@ -84,7 +84,7 @@ class Topics:
         """Mark a topic for deletion; the controller deletes it."""
         if not self._config().delete_topic_enable:
             raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED)
-        check_topic_name(name)
+        _check_possible(name)
         for _ in range(_ATTEMPTS_MAX):
             stat = self._zookeeper.exists(znodes.topic_path(name))
             if stat is None:
@@ -111,7 +111,7 @@ class Topics:
         validate_only: bool = False,
     ) -> Mapping[int, Sequence[int]]:
         """Enlarge a topic to `count` partitions; return the replicas of the new ones."""
-        check_topic_name(name)
+        _check_possible(name)
         self._check_partition_count(count if assignment is None else max(count, len(assignment)))
         for _ in range(_ATTEMPTS_MAX):
             node = self._zookeeper.read_or_none(znodes.topic_path(name))
@@ -272,3 +272,9 @@ def _checked_assignment(
         if unknown := set(replicas) - set(brokers):
             refuse(f"partition {index} names brokers that are not alive: {sorted(unknown)}")
     return assignment
+
+
+def _check_possible(name: str) -> None:
+    """Raise UNKNOWN_TOPIC_OR_PARTITION for a name that no topic can have; it must not become part of a path."""
+    if topic_name_problem(name) is not None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name)

@@ -178,7 +178,7 @@ def _missing(check: Check, identity: Identity, harm: Harm | None) -> str:
 
 
 def selected(checks: Sequence[Check], names: Collection[str]) -> list[Check]:
-    """Return the checks of the subjects and full names that are given, or all if none is; ValueError for a wrong one."""
+    """Return the checks with these subjects or full names, or all if none is given; ValueError for an unknown one."""
     for name in names:
         if not any(name in (check.subject, check.path) for check in checks):
             raise ValueError(name)

@@ -66,7 +66,6 @@ async def _create(
     assignments: list[CreatableReplicaAssignment] | None = None,
     validate_only: bool = False,
 ) -> Any:
-    trial.will_delete(name)
     rows = [CreatableTopicConfig(name=key, value=value) for key, value in (configs or {}).items()]
     topic = CreatableTopic(
         name=name,
@@ -76,6 +75,7 @@ async def _create(
         configs=rows,
     )
     request = CreateTopicsRequest(topics=[topic], timeout_ms=REQUEST_TIMEOUT_MS, validate_only=validate_only)
+    trial.will_delete(name)
     return (await trial.ask(Api.CREATE_TOPICS, request, node=trial.controller)).topics[0]
 
 
@@ -189,8 +189,8 @@ async def deleting(trial: Trial) -> None:
     topic = await trial.topic()
     expect_error("DeleteTopics", await _delete(trial, topic.name), ErrorCode.NONE)
     await _until_gone(trial, topic.name)
-    unknown = await _delete(trial, trial.name("unknown"))
-    expect_error("an unknown topic", unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    for name in (trial.name("unknown"), "no/topic"):
+        expect_error(f"the topic {name}", await _delete(trial, name), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 @CHECKS.check({Api.DELETE_TOPICS: 1, Api.PRODUCE: 3})

@@ -121,6 +121,16 @@ def test_a_deletion_is_a_mark(connect: Connect) -> None:
     assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
+@pytest.mark.parametrize("name", ["no/topic", "..", "", "a" * 300])
+def test_a_topic_that_cannot_exist_is_unknown(connect: Connect, name: str) -> None:
+    """As in Kafka: whether the name is possible matters only for a topic that is created."""
+    cluster = Facade(connect()).cluster
+    for change in (cluster.delete_topic, lambda topic: cluster.create_partitions(topic, 2)):
+        with pytest.raises(KafkaError) as caught:
+            change(name)
+        assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
 def test_a_topic_that_goes_while_it_is_marked_leaves_no_mark(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
     """A mark without a topic would be the end of the next topic of that name."""
     facade = Facade(connect())
