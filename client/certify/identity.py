@@ -57,7 +57,7 @@ async def identify(settings: ClientSettings) -> Identity:
         options = await _options(client, node)
         known = {Api(key): offered[key] for key in sorted(offered) if key in _KNOWN}
         newer = tuple(
-            f"{api.label} {api.versions.last + 1}-{versions.last}"
+            f"{api.label} {Versions(api.versions.last + 1, versions.last)}"
             for api, versions in known.items()
             if versions.last > api.versions.last
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from ottla.client.net.asyncio_connection import AsyncioConnection
 from ottla.client.net.settings import ClientSettings
@@ -50,10 +50,11 @@ class Probe(AsyncioConnection):
 
         Raises TimeoutError if neither happens in time.
         """
-        received = asyncio.ensure_future(self._frames.get())
+        received: asyncio.Future[Any] = asyncio.ensure_future(self._frames.get())
         try:
             async with asyncio.timeout(timeout_s):
-                await asyncio.wait({received, self._closed}, return_when=asyncio.FIRST_COMPLETED)
-            return received.result() if received.done() else None
+                ends: set[asyncio.Future[Any]] = {received, self._closed}
+                await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            return bytes(received.result()) if received.done() else None
         finally:
             received.cancel()

@@ -171,7 +171,7 @@ def _missing(check: Check, identity: Identity, harm: Harm | None) -> str:
     for api, version in check.apis.items():
         offered = identity.versions.get(api)
         if offered is None:
-            return f"{api.label} is not offered"
+            return "not offered" if api.label == check.name else f"{api.label} is not offered"
         if offered.last < version or offered.first > api.versions.last:
             return f"needs {api.label} {version}, the cluster offers {offered}"
     return ""

@@ -296,7 +296,7 @@ async def protocols(trial: Trial) -> None:
 
 @CHECKS.check(_GROUPS | {Api.SYNC_GROUP: 5})
 async def protocol_of_a_sync(trial: Trial) -> None:
-    """From version 5 on, SyncGroup without the group's protocol, or with another one, is INCONSISTENT_GROUP_PROTOCOL."""
+    """From version 5 on, SyncGroup with no protocol, or with another one, is INCONSISTENT_GROUP_PROTOCOL."""
     member = await _alone(trial)
     for options in ({"protocol_name": "other"}, {"protocol_type": None, "protocol_name": None}):
         response = await member.try_sync(**options)

@@ -32,6 +32,7 @@ NOUNS: Final = {
     "log": "What is on the disks of brokers.",
     "check": "Checks for monitoring, by exit code.",
     "doctor": "Find out why clients cannot connect, and what to change.",
+    "certify": "Check that a cluster behaves as Kafka does.",
     "profile": "Names for clusters, and which one to use.",
     "apply": "Create and change topics to match a file.",
     "mirror": "Copy topics with their offsets to another cluster.",

@@ -171,6 +171,7 @@ STYLES: Final = {
     "unhealthy": "bold red",
     "WARNING": "yellow",
     "BROKEN": "bold red",
+    "FAILED": "bold red",
 }
 
 
