@@ -147,6 +147,7 @@ docs: setup
 	$(BIN)/python -m scripts.console_api > docs/CONSOLE_API.md
 	$(BIN)/python -m scripts.client_options
 	$(BIN)/python -m scripts.cli_page > docs/CLI.md
+	$(BIN)/python -m scripts.certify_page
 
 # Needs uv. Writes the versions and hashes that every machine installs.
 lock:

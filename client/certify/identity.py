@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ottla.client.errors import KafkaError
+from ottla.client.errors import BrokerNotAvailableError, KafkaError
 from ottla.client.net.cluster_client import ClusterClient
 from ottla.client.net.settings import ClientSettings
 from ottla.protocol.api import Api
@@ -50,6 +50,8 @@ class Identity:
 async def identify(settings: ClientSettings) -> Identity:
     """Ask a cluster who it is; KafkaError if it cannot be reached."""
     async with ClusterClient(settings) as client:
+        if not client.brokers:
+            raise BrokerNotAvailableError("Metadata names no broker")
         node = min(client.brokers)
         connection = await client.connection(node)
         offered = connection.versions

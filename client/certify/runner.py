@@ -84,11 +84,12 @@ async def certify(
     seconds_max: float,
     harm: Harm | None = None,
     tell: Callable[[int], None] = lambda done: None,
+    tell_left: Callable[[ReportCard], None] = lambda card: None,
 ) -> ReportCard:
     """Run checks on a cluster; return the report card, with the results in the order of the checks.
 
-    KafkaError if the cluster cannot be reached. `tell` is called with the number of checks that are done. If this is
-    cancelled, all that the checks have made is removed first.
+    KafkaError if the cluster cannot be reached. `tell` is called with the number of checks that are done. Whether this
+    ends or is cancelled, all that the checks have made is removed; `tell_left` is called if some of it cannot be.
     """
     begun = time.monotonic()
     # Checks tell failures by themselves, and soon.
@@ -102,13 +103,17 @@ async def certify(
             found[check.path] = await _result(settings, check, card, seconds_max, harm)
         tell(len(found))
 
-    async with asyncio.TaskGroup() as group:
+    try:
+        async with asyncio.TaskGroup() as group:
+            for check in checks:
+                if not check.harms:
+                    group.create_task(run(check))
         for check in checks:
-            if not check.harms:
-                group.create_task(run(check))
-    for check in checks:
-        if check.harms:
-            await run(check)
+            if check.harms:
+                await run(check)
+    finally:
+        if card.left:
+            tell_left(card)
     card.results = [found[check.path] for check in checks]
     card.seconds = time.monotonic() - begun
     return card

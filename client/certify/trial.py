@@ -94,7 +94,7 @@ class Trial:
         self.waiting_for = ""
         self._topics: dict[str, Topic | None] = {}
         self._groups: list[str] = []
-        self._members: list[tuple[str, str]] = []
+        self._members: list[tuple[str, MemberIdentity]] = []
         self._consumer_members: list[tuple[str, str]] = []
         self._transactional_ids: list[str] = []
         self._probes: list[Probe] = []
@@ -119,9 +119,15 @@ class Trial:
             self._transactional_ids.append(name)
         return name
 
-    def will_leave(self, group: str, member_id: str, *, consumer_protocol: bool = False) -> None:
-        """Have a member leave its group in the end."""
-        (self._consumer_members if consumer_protocol else self._members).append((group, member_id))
+    def will_leave(self, group: str, member_id: str, instance: str | None = None) -> None:
+        """Have a member of a classic group leave in the end; a static one leaves by its instance id alone."""
+        identity = MemberIdentity(member_id="" if instance else member_id, group_instance_id=instance)
+        if (group, identity) not in self._members:
+            self._members.append((group, identity))
+
+    def will_leave_consumer_group(self, group: str, member_id: str) -> None:
+        """Have a member of a group of the new protocol leave in the end."""
+        self._consumer_members.append((group, member_id))
 
     def will_delete(self, topic: str) -> None:
         """Have a topic deleted in the end, if it exists by then."""
@@ -421,11 +427,11 @@ class Trial:
     async def _abort(self, transactional_id: str) -> None:
         await self.try_init_producer(transactional_id)
 
-    async def _leave(self, group: str, member_id: str) -> None:
+    async def _leave(self, group: str, member: MemberIdentity) -> None:
         def build(version: int) -> Message:
             if version < _LEAVE_LIST_VERSION:
-                return LeaveGroupRequest(group_id=group, member_id=member_id)
-            return LeaveGroupRequest(group_id=group, members=[MemberIdentity(member_id=member_id)])
+                return LeaveGroupRequest(group_id=group, member_id=member.member_id)
+            return LeaveGroupRequest(group_id=group, members=[member])
 
         await self.ask_coordinator(group, Api.LEAVE_GROUP, build)
 

@@ -50,11 +50,14 @@ class _Member:
 
     async def heartbeat(self) -> None:
         """Send a heartbeat, which has to succeed, and take what is assigned."""
+        if self.epoch == 0:
+            # Before it joins: the answer may never be read.
+            self.trial.will_leave_consumer_group(self.group, self.member_id)
         response = await self.try_heartbeat(self.epoch)
         expect_error(f"the heartbeat of {self.member_id}", response.error_code, ErrorCode.NONE)
         if self.epoch == 0:
             self.member_id = response.member_id or self.member_id
-            self.trial.will_leave(self.group, self.member_id, consumer_protocol=True)
+            self.trial.will_leave_consumer_group(self.group, self.member_id)
         self.epoch = response.member_epoch
         if response.assignment is not None:
             rows = response.assignment.topic_partitions

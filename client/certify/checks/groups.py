@@ -82,6 +82,9 @@ class Member:
 
     async def try_join(self, **options: Any) -> Any:
         """Send one JoinGroup; return its answer."""
+        if self.member_id or self.instance:
+            # Before it joins: the answer may never be read.
+            self.trial.will_leave(self.group, self.member_id, self.instance)
         request = JoinGroupRequest(
             group_id=self.group,
             session_timeout_ms=options.pop("session_timeout_ms", self.session_timeout_ms),
@@ -107,7 +110,7 @@ class Member:
             self.member_id = ""
         expect_error(f"JoinGroup of {self.name}", response.error_code, ErrorCode.NONE)
         self.member_id, self.generation = response.member_id, response.generation_id
-        self.trial.will_leave(self.group, self.member_id)
+        self.trial.will_leave(self.group, self.member_id, self.instance)
         return response
 
     async def try_sync(self, assignments: dict[str, bytes] | None = None, **options: Any) -> Any:
@@ -215,7 +218,6 @@ async def member_id_first(trial: Trial) -> None:
         member.member_id = given = (await member.try_join()).member_id
         response = await member.try_join()
     expect_error("JoinGroup with the id", response.error_code, ErrorCode.NONE)
-    trial.will_leave(member.group, given)
     expect("the id after joining", response.member_id, given)
 
 
@@ -289,7 +291,6 @@ async def protocols(trial: Trial) -> None:
     response = await other.try_join()
     if response.error_code == ErrorCode.MEMBER_ID_REQUIRED:
         other.member_id = response.member_id
-        trial.will_leave(member.group, other.member_id)
         response = await other.try_join()
     expect_error("another protocol", response.error_code, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
 

@@ -77,9 +77,6 @@ def certify(
         target.print_items(result.to_dict() for result in card.results)
     else:
         _show(target, card)
-    if card.left:
-        names = "\n  ".join(card.left[:_LEFT_MAX])
-        say(f"These could not be removed; they begin with {card.prefix}:\n  {names}")
     if _failed(card):
         raise click.exceptions.Exit(1)
 
@@ -91,9 +88,8 @@ def _harm(harm_command: str | None, heal_command: str | None, allow_harm: bool) 
         if heal_command is not None or allow_harm:
             raise CommandError("Give the command that stops a broker with --harm-command.", 2)
         return None
-    for name, given in (("--harm-command", harm_command), ("--heal-command", heal_command)):
-        if given is not None and BROKER not in given:
-            raise CommandError(f"{name} needs {BROKER}, which becomes the id of the broker: {given!r}", 2)
+    if BROKER not in harm_command:
+        raise CommandError(f"--harm-command needs {BROKER}, which becomes the id of the broker: {harm_command!r}", 2)
     confirm("The checks of `failures` stop a broker of this cluster twice. Go on?", allow_harm)
     return Harm(harm_command, heal_command)
 
@@ -119,13 +115,20 @@ def _run(target: Target, checks: list[Check], harm: Harm | None) -> ReportCard:
         assert task is not None
         for number in (signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, task.cancel)
-        return await runner.certify(settings, checks, seconds_max=target.timeout_s, harm=harm, tell=tell)
+        return await runner.certify(
+            settings, checks, seconds_max=target.timeout_s, harm=harm, tell=tell, tell_left=_say_left
+        )
 
     with progress("checking", len(checks)) as tell:
         try:
             return run(work)
         except asyncio.CancelledError as error:
             raise CommandError("Stopped by a signal; what the checks had made is removed.") from error
+
+
+def _say_left(card: ReportCard) -> None:
+    names = "\n  ".join(sorted(set(card.left))[:_LEFT_MAX])
+    say(f"{len(set(card.left))} topics, groups or transactional ids could not be removed:\n  {names}")
 
 
 def _failed(card: ReportCard) -> bool:

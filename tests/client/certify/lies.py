@@ -31,7 +31,7 @@ def _rows(message: Message) -> list[Any]:
     return found
 
 
-def _other_code(
+def other_code(
     api: Api, code: ErrorCode, instead: ErrorCode = ErrorCode.NONE, when: Callable[[Exchange], bool] = lambda _: True
 ) -> Callable[[Exchange, Any], None]:
     """Answer another error code than the broker does."""
@@ -230,22 +230,22 @@ LIES: list[Lie] = [
     Lie(
         "any client name is fine",
         {"versions/malformed-client-name"},
-        response=_other_code(Api.API_VERSIONS, E.INVALID_REQUEST),
+        response=other_code(Api.API_VERSIONS, E.INVALID_REQUEST),
     ),
     Lie("a leader that is not in sync", {"metadata/topic"}, response=_leader_out_of_sync),
     Lie(
         "an unknown topic id is an unknown topic",
         {"metadata/topic-ids"},
-        response=_other_code(Api.METADATA, E.UNKNOWN_TOPIC_ID, E.UNKNOWN_TOPIC_OR_PARTITION),
+        response=other_code(Api.METADATA, E.UNKNOWN_TOPIC_ID, E.UNKNOWN_TOPIC_OR_PARTITION),
     ),
     Lie("a write with acks=0 is answered", {"produce/acks-0"}, request=_answers_acks_0),
     Lie(
         "a wrong CRC is accepted",
         {"produce/wrong-crc", "produce/partitions-are-apart"},
-        response=_other_code(Api.PRODUCE, E.CORRUPT_MESSAGE),
+        response=other_code(Api.PRODUCE, E.CORRUPT_MESSAGE),
     ),
     Lie(
-        "a batch of any size is accepted", {"produce/too-large"}, response=_other_code(Api.PRODUCE, E.MESSAGE_TOO_LARGE)
+        "a batch of any size is accepted", {"produce/too-large"}, response=other_code(Api.PRODUCE, E.MESSAGE_TOO_LARGE)
     ),
     Lie(
         "the append time is not told",
@@ -257,7 +257,7 @@ LIES: list[Lie] = [
     Lie(
         "gaps in sequences are accepted",
         {"idempotence/gaps"},
-        response=_other_code(Api.PRODUCE, E.OUT_OF_ORDER_SEQUENCE_NUMBER, when=_is_of_epoch_0),
+        response=other_code(Api.PRODUCE, E.OUT_OF_ORDER_SEQUENCE_NUMBER, when=_is_of_epoch_0),
     ),
     Lie("two writes change places", {"idempotence/order-of-a-connection"}, response=_swaps_offsets()),
     Lie("fetches do not wait", {"fetch/waiting", "fetch/waking"}, request=_request(Api.FETCH, max_wait_ms=0)),
@@ -266,11 +266,11 @@ LIES: list[Lie] = [
         {"fetch/partition-limit"},
         request=_request(Api.FETCH, partition_max_bytes=1 << 20),
     ),
-    Lie("every offset is in range", {"fetch/out-of-range"}, response=_other_code(Api.FETCH, E.OFFSET_OUT_OF_RANGE)),
+    Lie("every offset is in range", {"fetch/out-of-range"}, response=other_code(Api.FETCH, E.OFFSET_OUT_OF_RANGE)),
     Lie(
         "a wrong epoch of a session is accepted",
         {"fetch/session-epochs"},
-        response=_other_code(Api.FETCH, E.INVALID_FETCH_SESSION_EPOCH),
+        response=other_code(Api.FETCH, E.INVALID_FETCH_SESSION_EPOCH),
     ),
     Lie("sessions list what did not change", {"fetch/session"}, response=_lists_everything),
     Lie("lookups by time are late by one", {"fetch/by-time"}, response=_late_by_one),
@@ -278,24 +278,24 @@ LIES: list[Lie] = [
     Lie(
         "an earlier generation is accepted",
         {"groups/generations"},
-        response=_other_code(Api.HEARTBEAT, E.ILLEGAL_GENERATION),
+        response=other_code(Api.HEARTBEAT, E.ILLEGAL_GENERATION),
     ),
     Lie("the leader does not see the others", {"groups/life-of-a-group"}, response=_no_followers_in_join),
     Lie(
         "two static members with one instance id",
         {"groups/static-member"},
-        response=_other_code(Api.HEARTBEAT, E.FENCED_INSTANCE_ID),
+        response=other_code(Api.HEARTBEAT, E.FENCED_INSTANCE_ID),
     ),
     Lie("metadata of offsets are lost", {"groups/offsets"}, response=_response(Api.OFFSET_FETCH, metadata="")),
     Lie(
         "an epoch of the future is accepted",
         {"consumer-groups/epochs"},
-        response=_other_code(Api.CONSUMER_GROUP_HEARTBEAT, E.FENCED_MEMBER_EPOCH),
+        response=other_code(Api.CONSUMER_GROUP_HEARTBEAT, E.FENCED_MEMBER_EPOCH),
     ),
     Lie(
         "a zombie may commit",
         {"transactions/fencing"},
-        response=_other_code(Api.END_TXN, E.PRODUCER_FENCED),
+        response=other_code(Api.END_TXN, E.PRODUCER_FENCED),
     ),
     Lie(
         "aborted transactions are not told",
@@ -310,7 +310,7 @@ LIES: list[Lie] = [
     Lie(
         "offsets of open transactions are stable",
         {"transactions/offsets"},
-        response=_other_code(Api.OFFSET_FETCH, E.UNSTABLE_OFFSET_COMMIT),
+        response=other_code(Api.OFFSET_FETCH, E.UNSTABLE_OFFSET_COMMIT),
     ),
     Lie(
         "validate_only creates the topic",
@@ -320,7 +320,7 @@ LIES: list[Lie] = [
     Lie(
         "a topic is created twice",
         {"admin/creating"},
-        response=_other_code(Api.CREATE_TOPICS, E.TOPIC_ALREADY_EXISTS, when=_is_created_twice),
+        response=other_code(Api.CREATE_TOPICS, E.TOPIC_ALREADY_EXISTS, when=_is_created_twice),
     ),
     Lie(
         "the low watermark is wrong",
@@ -330,7 +330,7 @@ LIES: list[Lie] = [
     Lie(
         "any option is accepted",
         {"admin/refused-options"},
-        response=_other_code(Api.INCREMENTAL_ALTER_CONFIGS, E.INVALID_CONFIG),
+        response=other_code(Api.INCREMENTAL_ALTER_CONFIGS, E.INVALID_CONFIG),
     ),
     Lie("an answer goes to another request", {"frames/pipelined"}, response=_same_correlation_id()),
     Lie("an unknown API is answered", {"frames/unknown-api"}, stranger=_answers_strangers),

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from tests.client.certify.lies import LIES
+from tests.client.certify.lies import LIES, other_code
 from tests.client.certify.lying_broker import Lie, LyingBroker
 from tests.kit.broker_process import BrokerProcess
 
 from ottla.client.certify.check import Check
-from ottla.client.certify.runner import Verdict, certify
+from ottla.client.certify.runner import Verdict, certify, selected
 from ottla.client.certify.table import all_checks
 from ottla.client.net.settings import ClientSettings
+from ottla.protocol.api import Api
+from ottla.protocol.errors import ErrorCode
 
 SECONDS_MAX = 20.0
 # It waits for a session timeout, whatever the broker does.
@@ -50,6 +52,21 @@ async def test_a_broken_rule_is_noticed_by_no_other_check(broker: BrokerProcess,
     async with LyingBroker(broker.bootstrap, lie).running() as bootstrap:
         found = await failed(bootstrap, lambda check: check.subject in subjects)
     assert set(found) == lie.red, found
+
+
+async def test_a_user_without_rights_gets_reasons(broker: BrokerProcess) -> None:
+    """Checks that the user may not run are not applicable, and none is red."""
+    refusal = other_code(Api.CREATE_TOPICS, ErrorCode.NONE, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    async with LyingBroker(broker.bootstrap, Lie("no rights", set(), response=refusal)).running() as bootstrap:
+        card = await certify(
+            ClientSettings.from_kwargs({"bootstrap_servers": bootstrap}),
+            selected(all_checks(), ["produce", "transactions"]),
+            seconds_max=SECONDS_MAX,
+        )
+    assert {result.verdict for result in card.results if result.check.name != "timeouts"} == {Verdict.NOT_APPLICABLE}
+    reasons = {result.reason for result in card.results if result.check.brokers == 1}
+    assert "no rights: CreateTopics is answered TOPIC_AUTHORIZATION_FAILED" in reasons
+    assert card.left == []
 
 
 @pytest.mark.long

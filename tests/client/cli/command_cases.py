@@ -267,6 +267,13 @@ CASES: Final[dict[str, Case]] = {
     "check lag": Case("{group}", "OK:", _CHECKED, "not-there", "", 3),
     "check topic": Case("{topic}", "OK:", _CHECKED, "not-there", "", 2),
     "doctor": Case("", "STATUS CHECK FOUND", "status check found advice change", _NOBODY, "", 2),
+    "certify": Case(
+        "--only frames/http",
+        "software:",
+        "subject check holds result expected seen reason seconds",
+        _NOBODY,
+        _NOT_REACHED,
+    ),
     "profile add": Case("{new} -b broker:1", "PROFILE CURRENT", _PROFILE, "{new} -b :::", "", 2),
     "profile use": Case("{profile}", "PROFILE CURRENT", _PROFILE, "not-there", "not-there"),
     "profile list": Case("{profiles}", "PROFILE CURRENT", _PROFILE, "--unknown", "--unknown", 2),
