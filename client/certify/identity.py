@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from ottla.client.errors import BrokerNotAvailableError, KafkaError
 from ottla.client.net.cluster_client import ClusterClient
@@ -34,17 +34,6 @@ class Identity:
     unknown_apis: tuple[int, ...] = ()
     newer_versions: tuple[str, ...] = ()
     features: tuple[str, ...] = ()
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return what scripts read."""
-        return {
-            "software": self.software,
-            "cluster_id": self.cluster_id,
-            "brokers": self.brokers,
-            "features": list(self.features),
-            "unknown_apis": list(self.unknown_apis),
-            "newer_versions": list(self.newer_versions),
-        }
 
 
 async def identify(settings: ClientSettings) -> Identity:

@@ -160,10 +160,9 @@ async def _judged(check: Check, trial: Trial, limit_s: float) -> Result:
 
 async def _cleaned(trial: Trial) -> list[str]:
     """Clean up, also while the run is being cancelled; return what is left."""
-    cleaning = asyncio.ensure_future(trial.clean())
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_CLEAN_SECONDS_MAX):
-            return await cleaning
+            return await trial.clean()
     return [trial.prefix]
 
 

@@ -6,10 +6,10 @@ Each check has its own connections. All names begin with the prefix of the run, 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from ottla.client.certify.check import CheckFailed, NotApplicable, error_names, expect_error
@@ -92,7 +92,7 @@ class Trial:
         self.harm = harm
         # What the cluster answered last, if that was not final; for the words of a check that runs out of time.
         self.waiting_for = ""
-        self._topics: dict[str, Topic | None] = {}
+        self._topics: list[str] = []
         self._groups: list[str] = []
         self._members: list[tuple[str, MemberIdentity]] = []
         self._consumer_members: list[tuple[str, str]] = []
@@ -131,7 +131,8 @@ class Trial:
 
     def will_delete(self, topic: str) -> None:
         """Have a topic deleted in the end, if it exists by then."""
-        self._topics.setdefault(topic, None)
+        if topic not in self._topics:
+            self._topics.append(topic)
 
     # Requests.
 
@@ -167,6 +168,7 @@ class Trial:
         NotApplicable if the user has no right to do this.
         """
         while True:
+            self.waiting_for = f"an answer to {api.label}"
             response = await self.client.send(
                 self.any_broker if node is None else node,
                 api,
@@ -238,7 +240,6 @@ class Trial:
             known = snapshot.topics.get(name)
             if known is not None and len(known.partitions) == partitions:
                 topic = Topic(name, known.topic_id, partitions)
-                self._topics[name] = topic
                 if all([await self._is_served(topic, number) for number in range(partitions)]):
                     return topic
             self.waiting_for = f"{name} to have {partitions} partitions with leaders"
@@ -410,18 +411,18 @@ class Trial:
         left = []
         for probe in self._probes:
             probe.abort()
-        for steps in (
-            [(name, self._abort(name)) for name in self._transactional_ids],
-            [(group, self._leave(group, member)) for group, member in self._members],
-            [(group, self._leave_consumer_group(group, member)) for group, member in self._consumer_members],
-            [(group, self._delete_group(group)) for group in self._groups],
-            [(name, self._delete_topic(name, topic)) for name, topic in self._topics.items()],
-        ):
-            for name, step in steps:
-                try:
-                    await step
-                except (KafkaError, CheckFailed, NotApplicable):
-                    left.append(name)
+        steps: list[tuple[str, Callable[[], Awaitable[None]]]] = [
+            *((name, partial(self._abort, name)) for name in self._transactional_ids),
+            *((group, partial(self._leave, group, member)) for group, member in self._members),
+            *((group, partial(self._leave_consumer_group, group, name)) for group, name in self._consumer_members),
+            *((group, partial(self._delete_group, group)) for group in self._groups),
+            *((name, partial(self._delete_topic, name)) for name in self._topics),
+        ]
+        for name, step in steps:
+            try:
+                await step()
+            except (KafkaError, CheckFailed, NotApplicable):
+                left.append(name)
         return left
 
     async def _abort(self, transactional_id: str) -> None:
@@ -443,7 +444,7 @@ class Trial:
         response = await self.ask_coordinator(group, Api.DELETE_GROUPS, DeleteGroupsRequest(groups_names=[group]))
         expect_error("DeleteGroups", response.results[0].error_code, ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND)
 
-    async def _delete_topic(self, name: str, topic: Topic | None) -> None:
+    async def _delete_topic(self, name: str) -> None:
         def build(version: int) -> Message:
             if version < _DELETE_BY_ID_VERSION:
                 return DeleteTopicsRequest(topic_names=[name], timeout_ms=REQUEST_TIMEOUT_MS)
@@ -507,10 +508,3 @@ def whole_batches(row: Any) -> list[RecordBatch]:
 def now_ms() -> int:
     """Return the time of this host."""
     return int(time.time() * 1000)
-
-
-async def cancelled(task: asyncio.Task[Any]) -> None:
-    """Cancel a task and wait for its end."""
-    task.cancel()
-    with contextlib.suppress(asyncio.CancelledError, KafkaError):
-        await task

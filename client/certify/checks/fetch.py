@@ -63,7 +63,7 @@ async def at_the_end(trial: Trial) -> None:
 
 @CHECKS.check(_FETCH)
 async def out_of_range(trial: Trial) -> None:
-    """An offset behind the end, or before the start, is OFFSET_OUT_OF_RANGE."""
+    """An offset behind the end of the log is OFFSET_OUT_OF_RANGE."""
     topic = await trial.topic()
     await trial.write(topic, b"0")
     for offset in (2, 1 << 40):

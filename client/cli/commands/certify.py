@@ -49,7 +49,8 @@ def certify(
 
     Exits with 0 if no check failed, 1 if one did.
 
-    JSON: subject, check, holds (what must hold), result (passed, FAILED, n/a), expected, seen, reason, seconds.
+    JSON: software, cluster_id, subject, check, holds (what must hold), result (passed, FAILED, n/a), expected, seen,
+    reason, seconds.
 
     \b
     Examples:
@@ -65,20 +66,25 @@ def certify(
     except ValueError as unknown:
         raise CommandError(f"There is no check {str(unknown)!r}; `ottla certify --list` shows them.", 2) from unknown
     if list_checks:
-        rows = [(check.subject, check.name) for check in checks]
-        target.show(
-            ("SUBJECT", "CHECK"),
-            rows,
-            [{"subject": each.subject, "check": each.name, "holds": each.holds} for each in checks],
-        )
+        _list(target, checks)
         return
     card = _run(target, checks, _harm(harm_command, heal_command, allow_harm))
     if target.is_data:
-        target.print_items(result.to_dict() for result in card.results)
+        cluster = {"software": card.identity.software, "cluster_id": card.identity.cluster_id}
+        target.print_items(cluster | result.to_dict() for result in card.results)
     else:
         _show(target, card)
     if _failed(card):
         raise click.exceptions.Exit(1)
+
+
+def _list(target: Target, checks: list[Check]) -> None:
+    if target.is_data:
+        target.print_items({"subject": each.subject, "check": each.name, "holds": each.holds} for each in checks)
+        return
+    for check in checks:
+        echo(check.path)
+        _wrapped(check.holds, "  ")
 
 
 def _harm(harm_command: str | None, heal_command: str | None, allow_harm: bool) -> Harm | None:

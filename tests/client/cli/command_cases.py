@@ -270,7 +270,7 @@ CASES: Final[dict[str, Case]] = {
     "certify": Case(
         "--only frames/http",
         "software:",
-        "subject check holds result expected seen reason seconds",
+        "software cluster_id subject check holds result expected seen reason seconds",
         _NOBODY,
         _NOT_REACHED,
     ),
