@@ -130,23 +130,6 @@ def test_the_death_of_brokers_is_survived(zookeeper_server: ZooKeeperServer, tmp
             each.kill()
 
 
-@pytest.mark.parametrize(
-    ("options", "because"),
-    [
-        (("--only", "nothing"), "`ottla certify --list` shows them"),
-        (("--allow-harm",), "--harm-command"),
-        (("--harm-command", "true", "--allow-harm"), "{broker}"),
-        (("--harm-command", "true {broker}"), "There is no terminal to ask on"),
-    ],
-)
-def test_a_wrong_command_line_says_what_to_do(options: tuple[str, ...], because: str) -> None:
-    """Before anything is sent."""
-    done = subprocess.run(
-        command("127.0.0.1:1", *options), check=False, capture_output=True, stdin=subprocess.DEVNULL, timeout=60
-    )
-    assert (done.returncode, because in done.stderr.decode()) == (2, True), done.stderr
-
-
 async def test_a_harm_command_that_fails_is_no_fault_of_the_cluster() -> None:
     """The check is not applicable, with what the command has said."""
     with pytest.raises(NotApplicable, match="exit code 3: no such broker 7"):
