@@ -6,13 +6,14 @@ Each check has its own connections. All names begin with the prefix of the run, 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from ottla.client.certify.check import CheckFailed, NotApplicable, error_names, expect_error
+from ottla.client.certify.check import CheckFailed, NotApplicable, error_name, error_names, expect_error
 from ottla.client.certify.harm import Harm
 from ottla.client.certify.probe import Probe
 from ottla.client.errors import KafkaError
@@ -66,6 +67,16 @@ _NO_RIGHTS: Final = frozenset(
         ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
         ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
     }
+)
+# After these a producer refreshes its metadata and sends the batch again.
+_NEXT_LEADER: Final = (
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.LEADER_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    ErrorCode.REQUEST_TIMED_OUT,
+    ErrorCode.KAFKA_STORAGE_ERROR,
 )
 _PAUSE_S: Final = 0.05
 _LEAVE_LIST_VERSION: Final = 3
@@ -288,6 +299,35 @@ class Trial:
         row = await self.produce(topic, batch_of(*values, **options), partition=partition)
         expect_error("Produce", row.error_code, ErrorCode.NONE)
         return int(row.base_offset)
+
+    async def write_all(self, topic: Topic, values: Sequence[bytes], tell: Callable[[], None] = lambda: None) -> None:
+        """Write values one by one as an idempotent producer, each until it is acknowledged, while leaders change.
+
+        `tell` is called after each one.
+        """
+        producer = await self.init_producer()
+        for number, value in enumerate(values):
+            batch = batch_of(
+                value,
+                producer_id=producer.producer_id,
+                producer_epoch=producer.producer_epoch,
+                base_sequence=number,
+            )
+            while not await self._is_acknowledged(topic, batch):
+                await asyncio.sleep(_PAUSE_S)
+                with contextlib.suppress(KafkaError):
+                    await self.client.metadata((topic.name,), force=True)
+            tell()
+
+    async def _is_acknowledged(self, topic: Topic, batch: bytearray) -> bool:
+        try:
+            row = await self.produce(topic, batch)
+        except KafkaError as error:
+            self.waiting_for = f"a write to succeed: {error}"
+            return False
+        expect_error("a write while leaders change", row.error_code, ErrorCode.NONE, *_NEXT_LEADER)
+        self.waiting_for = f"a write to succeed; it is answered {error_name(row.error_code)}"
+        return bool(row.error_code == ErrorCode.NONE)
 
     def fetch_request(
         self,

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Final
 
-from ottla.client.certify.check import Checks, NotApplicable, error_name, expect, expect_error, expect_that
-from ottla.client.certify.trial import REQUEST_TIMEOUT_MS, Topic, Trial, batch_of
-from ottla.client.errors import KafkaError
+from ottla.client.certify.check import Checks, NotApplicable, expect, expect_error, expect_that
+from ottla.client.certify.trial import REQUEST_TIMEOUT_MS, Topic, Trial
 from ottla.protocol.acls import AclOperation, AclPermissionType, PatternType, ResourceType
 from ottla.protocol.api import Api
 from ottla.protocol.config_resources import ConfigResourceType
@@ -52,6 +51,7 @@ _SET, _DELETE, _APPEND, _SUBTRACT = range(4)
 _TOPIC_CONFIG_SOURCE: Final = 1
 _DELETE_BY_ID_VERSION: Final = 6
 _PAUSE_S: Final = 0.05
+_MOVED_RECORDS: Final = 60
 _QUOTA: Final = "producer_byte_rate"
 _NOBODY: Final = "User:ottla-certify-nobody"
 
@@ -341,19 +341,14 @@ async def needless_election(trial: Trial) -> None:
     expect_error("an election", row.error_code, ErrorCode.ELECTION_NOT_NEEDED)
 
 
-@CHECKS.check({Api.ALTER_PARTITION_REASSIGNMENTS: 0, Api.PRODUCE: 3, Api.FETCH: 4}, brokers=2)
+@CHECKS.check({Api.ALTER_PARTITION_REASSIGNMENTS: 0, Api.PRODUCE: 3, Api.FETCH: 4, Api.INIT_PRODUCER_ID: 0}, brokers=2)
 async def moving_a_partition(trial: Trial) -> None:
-    """A partition that is moved to another broker under load keeps all records in order."""
+    """A partition that is moved to another broker under load has all records of an idempotent producer, in order."""
     topic = await trial.topic()
     leader = await trial.leader(topic)
     target = next(node for node in trial.brokers if node != leader)
-    values = [b"%d" % number for number in range(60)]
-
-    async def write_all() -> None:
-        for value in values:
-            await write_anyhow(trial, topic, value)
-
-    writing = asyncio.create_task(write_all())
+    values = [b"%d" % number for number in range(_MOVED_RECORDS)]
+    writing = asyncio.create_task(trial.write_all(topic, values))
     try:
         row = ReassignablePartition(partition_index=0, replicas=[target])
         request = AlterPartitionReassignmentsRequest(
@@ -368,36 +363,7 @@ async def moving_a_partition(trial: Trial) -> None:
         await writing
     finally:
         writing.cancel()
-    records = await trial.read(topic, len(values), node=target)
-    # A write whose answer was lost may be there twice, and stands behind its first copy.
-    kept = list(dict.fromkeys(each.value for each in records))
-    expect("the values after the move", kept, values)
-
-
-async def write_anyhow(trial: Trial, topic: Topic, value: bytes) -> None:
-    """Write a record until it is acknowledged, as a producer does while leaders change."""
-    retriable = (
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.NOT_ENOUGH_REPLICAS,
-        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-        ErrorCode.REQUEST_TIMED_OUT,
-        ErrorCode.KAFKA_STORAGE_ERROR,
-    )
-    while True:
-        try:
-            row = await trial.produce(topic, batch_of(value))
-            if row.error_code == ErrorCode.NONE:
-                return
-            expect_error("a write during the move", row.error_code, *retriable)
-            trial.waiting_for = f"a write to succeed; it is answered {error_name(row.error_code)}"
-        except KafkaError as error:
-            trial.waiting_for = f"a write to succeed: {error}"
-        await asyncio.sleep(_PAUSE_S)
-        try:
-            await trial.client.metadata((topic.name,), force=True)
-        except KafkaError as error:
-            trial.waiting_for = f"metadata: {error}"
+    expect("the values after the move", await trial.values(topic, len(values), node=target), values)
 
 
 @CHECKS.check({Api.ALTER_CLIENT_QUOTAS: 0, Api.DESCRIBE_CLIENT_QUOTAS: 0})

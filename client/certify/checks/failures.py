@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from ottla.client.certify.check import Checks, expect, expect_error
-from ottla.client.certify.checks.admin import write_anyhow
 from ottla.client.certify.checks.groups import commit_offset, committed
 from ottla.client.certify.trial import Topic, Trial
 from ottla.client.errors import KafkaError
@@ -20,7 +19,7 @@ CHECKS: Final = Checks("failures", "The death of a broker (with --harm-command)"
 
 _REPLICAS: Final = 3
 _MIN_ISR: Final = {"min.insync.replicas": "2"}
-_RECORDS: Final = 100
+_RECORDS: Final = 400
 _PAUSE_S: Final = 0.1
 
 
@@ -48,21 +47,24 @@ async def _until_in_sync(trial: Trial, topic: Topic) -> None:
         await asyncio.sleep(_PAUSE_S)
 
 
-@CHECKS.check({Api.PRODUCE: 3, Api.FETCH: 4}, brokers=3, harms=True)
+@CHECKS.check({Api.PRODUCE: 3, Api.FETCH: 4, Api.INIT_PRODUCER_ID: 0}, brokers=3, harms=True)
 async def death_of_a_leader(trial: Trial) -> None:
-    """When the leader of a partition dies under load, another replica leads, and no acknowledged record is lost."""
+    """When a leader dies under load, another replica leads, and has each record of an idempotent producer once."""
     topic = await trial.topic(replicas=_REPLICAS, configs=_MIN_ISR)
     await _until_in_sync(trial, topic)
     leader = await trial.leader(topic)
     values = [b"%d" % number for number in range(_RECORDS)]
-    for value in values[: _RECORDS // 2]:
-        await write_anyhow(trial, topic, value)
-    async with _stopped(trial, leader):
-        for value in values[_RECORDS // 2 :]:
-            await write_anyhow(trial, topic, value)
-        records = await trial.read(topic, _RECORDS)
-        kept = list(dict.fromkeys(each.value for each in records))
-        expect("the values that are read", kept, values)
+    acknowledged = asyncio.Semaphore(0)
+    writing = asyncio.create_task(trial.write_all(topic, values, acknowledged.release))
+    try:
+        for _ in range(_RECORDS // 4):
+            await acknowledged.acquire()
+        async with _stopped(trial, leader):
+            await writing
+            expect("the values that are read", await trial.values(topic, _RECORDS), values)
+            expect("the end of the log", await trial.end_offset(topic), _RECORDS)
+    finally:
+        writing.cancel()
     assert trial.harm is not None
     if trial.harm.start is not None:
         await _until_in_sync(trial, topic)

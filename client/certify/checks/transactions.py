@@ -44,7 +44,7 @@ _OFFSETS: Final = _NEEDED | {
 # From version 4 on, AddPartitionsToTxn is for brokers.
 _ADD_VERSION_MAX: Final = 3
 _PAUSE_S: Final = 0.05
-_ALL_DAY_MS: Final = 2_000_000_000
+_WEEKS_MS: Final = 2_000_000_000
 _FENCED: Final = (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
 
 
@@ -297,7 +297,7 @@ async def producer_ids(trial: Trial) -> None:
 @CHECKS.check(_NEEDED)
 async def timeouts(trial: Trial) -> None:
     """A transaction timeout of weeks is INVALID_TRANSACTION_TIMEOUT."""
-    response = await trial.try_init_producer(trial.transactional_id(), timeout_ms=_ALL_DAY_MS)
+    response = await trial.try_init_producer(trial.transactional_id(), timeout_ms=_WEEKS_MS)
     expect_error("a timeout of 23 days", response.error_code, ErrorCode.INVALID_TRANSACTION_TIMEOUT)
 
 

@@ -70,7 +70,7 @@ async def ranges(trial: Trial) -> None:
 
 
 @CHECKS.check()
-async def same_on_all_connections(trial: Trial) -> None:
+async def same_in_all_versions(trial: Trial) -> None:
     """ApiVersions lists the same ranges in version 0 and in the newest version."""
     request = ApiVersionsRequest(client_software_name="ottla", client_software_version="1")
     oldest = await trial.ask(Api.API_VERSIONS, request, version=0)
