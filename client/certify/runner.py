@@ -25,6 +25,7 @@ from ottla.client.net.settings import ClientSettings
 PREFIX: Final = "ottla-certify"
 _AT_A_TIME: Final = 4
 _CLEAN_SECONDS_MAX: Final = 20.0
+_STILL_STOPPED: Final = "the check before it has stopped a broker: give --heal-command as well"
 # A check that stops a broker waits for elections and for replicas that catch up.
 _HARM_FACTOR: Final = 4
 
@@ -108,9 +109,13 @@ async def certify(
             for check in checks:
                 if not check.harms:
                     group.create_task(run(check))
+        is_harmed = False
         for check in checks:
-            if check.harms:
+            if check.harms and is_harmed and harm is not None and harm.start is None:
+                found[check.path] = Result(check, Verdict.NOT_APPLICABLE, reason=_STILL_STOPPED)
+            elif check.harms:
                 await run(check)
+                is_harmed = True
     finally:
         if card.left:
             tell_left(card)

@@ -38,6 +38,7 @@ from ottla.protocol.messages.fetch import (
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
 from ottla.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from ottla.protocol.messages.list_offsets import LATEST, ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.plain_values import error_codes
 from ottla.protocol.primitives import UUID_ZERO
@@ -79,6 +80,8 @@ _NEXT_LEADER: Final = (
     ErrorCode.KAFKA_STORAGE_ERROR,
 )
 _PAUSE_S: Final = 0.05
+# The first version that can ask for a missing topic without creating it.
+_NO_AUTO_CREATE_VERSION: Final = 4
 _LEAVE_LIST_VERSION: Final = 3
 _DELETE_BY_ID_VERSION: Final = 6
 _UNASSIGNED_REPLICA: Final = -1
@@ -245,16 +248,29 @@ class Trial:
         return await self.existing(name, partitions)
 
     async def existing(self, name: str, partitions: int) -> Topic:
-        """Return a topic that was created, when each of its partitions has a leader that serves it."""
+        """Return a topic that was created, when all brokers know it and each partition has a leader that serves it."""
         while True:
-            snapshot = await self.client.metadata((name,), force=True)
-            known = snapshot.topics.get(name)
-            if known is not None and len(known.partitions) == partitions:
-                topic = Topic(name, known.topic_id, partitions)
+            described = await asyncio.gather(*(self._described(name, node) for node in self.brokers))
+            first = described[0]
+            if first is not None and len(first[1]) == partitions and all(each == first for each in described):
+                await self.client.metadata((name,), force=True)
+                topic = Topic(name, first[0], partitions)
                 if all([await self._is_served(topic, number) for number in range(partitions)]):
                     return topic
-            self.waiting_for = f"{name} to have {partitions} partitions with leaders"
+            self.waiting_for = f"all brokers to know {name} with {partitions} partitions and their leaders"
             await asyncio.sleep(_PAUSE_S)
+
+    async def _described(self, name: str, node: int) -> tuple[bytes, dict[int, int]] | None:
+        """Return the id and the leaders of a topic as one broker knows them; None if it does not, or one is missing."""
+
+        def build(version: int) -> Message:
+            creates = version < _NO_AUTO_CREATE_VERSION
+            return MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=creates)
+
+        (row,) = (await self.ask(Api.METADATA, build, node=node, final=True)).topics
+        leaders = {each.partition_index: each.leader_id for each in row.partitions}
+        is_complete = row.error_code == ErrorCode.NONE and all(leader >= 0 for leader in leaders.values())
+        return (row.topic_id, leaders) if is_complete else None
 
     async def leader(self, topic: Topic, partition: int = 0) -> int:
         """Return the leader of a partition, as the newest metadata says."""

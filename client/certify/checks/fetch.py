@@ -169,6 +169,7 @@ async def waking(trial: Trial) -> None:
     finally:
         reading.cancel()
     waited_s = time.monotonic() - begun
+    expect_error("Fetch", row.error_code, ErrorCode.NONE)
     expect("the batches", len(whole_batches(row)), 1)
     expect_that(
         waited_s < _LONG_WAIT_MS / 1000 - 1, "an answer when the record is written", f"one after {waited_s:.1f} s"

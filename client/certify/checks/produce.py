@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import struct
 from typing import Final
 
@@ -143,15 +142,9 @@ async def not_the_leader(trial: Trial) -> None:
     topic = await trial.topic()
     leader = await trial.leader(topic)
     other = next(node for node in trial.brokers if node != leader)
-    while True:
-        request = produce_request(topic.name, batch_of(b"value"))
-        response = await trial.ask(Api.PRODUCE, request, node=other, final=True)
-        row = response.responses[0].partition_responses[0]
-        if row.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            break
-        # This broker has not heard of the topic yet.
-        trial.waiting_for = f"broker {other} to know {topic.name}"
-        await asyncio.sleep(0.05)
+    request = produce_request(topic.name, batch_of(b"value"))
+    response = await trial.ask(Api.PRODUCE, request, node=other, final=True)
+    row = response.responses[0].partition_responses[0]
     expect_error("a write to a follower", row.error_code, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     await _expect_unwritten(trial, topic)
 
