@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import textwrap
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 app = noun_app("certify")
 
 _WIDTH: Final = 79
+_WIDTH_MIN: Final = 40
 _LEFT_MAX: Final = 10
 
 
@@ -192,7 +194,8 @@ def _mark(card: ReportCard, subject: str | None) -> str:
 
 def _wrapped(text: str, start: str, next_start: str | None = None) -> None:
     later = " " * len(start) if next_start is None else next_start
+    width = max(_WIDTH_MIN, min(_WIDTH, shutil.get_terminal_size().columns - 1))
     for line in textwrap.wrap(
-        text, _WIDTH, initial_indent=start, subsequent_indent=later, break_long_words=False, break_on_hyphens=False
+        text, width, initial_indent=start, subsequent_indent=later, break_long_words=False, break_on_hyphens=False
     ):
         echo(line)
