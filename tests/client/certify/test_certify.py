@@ -95,14 +95,15 @@ def test_apache_kafka_passes_all(version: str, tmp_path: Path, zookeeper_server:
         kafka.kill()
 
 
-def test_ctrl_c_leaves_nothing_behind(broker: BrokerProcess) -> None:
-    """Checks that are under way remove their topics first."""
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, INTERRUPTED), (signal.SIGTERM, 1)])
+def test_a_run_that_is_stopped_leaves_nothing_behind(broker: BrokerProcess, number: signal.Signals, code: int) -> None:
+    """Ctrl-C, and the polite way to end a process: checks that are under way remove their topics first."""
     only = [part for subject in ("groups", "transactions") for part in ("--only", subject)]
     with subprocess.Popen(command(broker.bootstrap, *only), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         try:
             until(lambda: any("silent-member" in name for name in names_left(broker.bootstrap)), "checks run")
-            process.send_signal(signal.SIGINT)
-            assert process.wait(DEADLINE_S) == INTERRUPTED
+            process.send_signal(number)
+            assert process.wait(DEADLINE_S) == code
         finally:
             process.kill()
     until(lambda: names_left(broker.bootstrap) == [], "all topics and groups are gone")
