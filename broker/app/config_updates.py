@@ -11,6 +11,7 @@ from ottla.broker.app.services import Services
 from ottla.broker.cluster.cluster_registry import ClusterRegistry
 from ottla.broker.config import BrokerConfig
 from ottla.broker.replication.throttle import Throttles
+from ottla.broker.storage.logs import watermark_of
 
 log = structlog.get_logger(__name__)
 
@@ -51,5 +52,6 @@ class ConfigUpdates:
         services.throttles.configure(config)
         services.log_dir_moves.configure(config)
         services.logs.refresh_configs()
+        services.logs.keep_free(watermark_of(config))
         services.controller.options_changed()
         services.security.configure()

@@ -165,11 +165,20 @@ class BrokerCollector(Collector):
         for name, help_text, attribute in (
             ("free", "Free bytes on the disk of a log directory", "free_bytes"),
             ("total", "Size in bytes of the disk of a log directory", "total_bytes"),
+            ("watermark", "Free bytes below which a log directory refuses records of producers", "watermark_bytes"),
         ):
             space = GaugeMetricFamily(f"ottla_log_directory_{name}_bytes", help_text, labels=["directory"])
             for log_dir in self._partitions.logs.dirs:
                 space.add_metric([str(log_dir.path)], getattr(log_dir, attribute))
             yield space
+        level = GaugeMetricFamily(
+            "ottla_log_directory_space_level",
+            "What a log directory refuses for want of space: 0 nothing, 1 producers, 2 also copies, 3 every append",
+            labels=["directory"],
+        )
+        for log_dir in self._partitions.logs.dirs:
+            level.add_metric([str(log_dir.path)], log_dir.space_level)
+        yield level
         offline = sum(not log_dir.is_online for log_dir in self._partitions.logs.dirs)
         yield GaugeMetricFamily("kafka_log_logmanager_offlinelogdirectorycount", "Log directories that failed", offline)
 

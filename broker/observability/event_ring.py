@@ -63,6 +63,8 @@ _ROWS: Final[Mapping[str, _Row]] = {
     "moves_resumed": _Row("topic", "the new controller goes on with {count} moves"),
     "moves_done": _Row("topic", "all planned moves are done"),
     "log_directory_offline": _Row("disk", "log directory {directory} failed, with {partitions} partitions"),
+    "log_directory_low_on_space": _Row("disk", "{reason}"),
+    "log_directory_has_space_again": _Row("disk", "log directory {directory} has space again"),
     "broker_lost_log_dir": _Row("disk", "broker {broker} lost a log directory"),
     "replica_damaged": _Row("disk", "the replica of {partition} is damaged"),
     "replica_set_aside": _Row("disk", "the replica of {partition} was set aside: {reason}"),

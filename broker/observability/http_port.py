@@ -26,6 +26,7 @@ from ottla.broker.observability.http_access import HttpAccess
 from ottla.broker.observability.http_server import HttpServer, Page
 from ottla.broker.observability.inside.broker_page import BrokerPage
 from ottla.broker.observability.inside.clients_page import ClientsPage
+from ottla.broker.observability.inside.disks_page import DisksPage
 from ottla.broker.observability.inside.events_page import EventsPage
 from ottla.broker.observability.inside.pages import InsidePages
 from ottla.broker.observability.inside.quotas_page import QuotasPage
@@ -40,8 +41,8 @@ from ottla.broker.quotas.client_quotas import ClientQuotas
 from ottla.broker.replication.leader.fetch_sessions import FetchSessions
 from ottla.broker.replication.partitions import Partitions
 from ottla.broker.security.audit.audit_topic import AuditTopic
-from ottla.broker.storage.compaction.cleaners import Cleaners
 from ottla.broker.storage.maintenance.group_commit import GroupCommit
+from ottla.broker.storage.maintenance.maintenance import Maintenance
 from ottla.broker.transactions.coordinator import TransactionCoordinator
 from ottla.broker.transactions.markers import MarkerSender
 from ottla.broker.transactions.verifier import Verifier
@@ -70,7 +71,7 @@ class Observed:
     audit_topic: AuditTopic | None
     fetch_sessions: FetchSessions
     group_commit: GroupCommit
-    cleaners: Cleaners
+    maintenance: Maintenance
     network: Network
     requests: RequestMetrics
     # Whether the broker has started, and is not about to stop.
@@ -104,7 +105,12 @@ class HttpPort:
             LoadCollector(observed.network, observed.requests),
             QuotaCollector(observed.quotas),
             AuditCollector(observed.audit_topic),
-            StorageCollector(observed.cleaners, observed.group_commit, observed.fetch_sessions),
+            StorageCollector(
+                observed.maintenance.cleaners,
+                observed.group_commit,
+                observed.fetch_sessions,
+                lambda: observed.maintenance.stuck,
+            ),
         )
         inside = InsidePages(
             {
@@ -115,6 +121,7 @@ class HttpPort:
                 "requests": RequestsPage(observed.requests, observed.quotas),
                 "quotas": QuotasPage(observed.quotas),
                 "segments": SegmentsPage(partitions),
+                "disks": DisksPage(partitions, lambda: observed.maintenance.stuck),
                 "events": EventsPage(BROKER_EVENTS, observed.groups),
             }
         )

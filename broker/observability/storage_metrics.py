@@ -1,8 +1,8 @@
-"""Metrics of background work: compaction, flushes, and the cache of fetch sessions."""
+"""Metrics of background work: compaction, retention, flushes, and the cache of fetch sessions."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, SummaryMetricFamily
 from prometheus_client.registry import Collector
@@ -12,15 +12,23 @@ from ottla.broker.observability.broker_metrics import QUANTILES
 from ottla.broker.replication.leader.fetch_sessions import FetchSessions
 from ottla.broker.storage.compaction.cleaners import Cleaners
 from ottla.broker.storage.maintenance.group_commit import GroupCommit
+from ottla.broker.storage.maintenance.stuck_segments import StuckSegment
 
 
 class StorageCollector(Collector):
-    """Reads the cleaners, the group commit and the fetch sessions of one broker."""
+    """Reads the cleaners, retention, the group commit and the fetch sessions of one broker."""
 
-    def __init__(self, cleaners: Cleaners, group_commit: GroupCommit, fetch_sessions: FetchSessions) -> None:
+    def __init__(
+        self,
+        cleaners: Cleaners,
+        group_commit: GroupCommit,
+        fetch_sessions: FetchSessions,
+        stuck: Callable[[], Sequence[StuckSegment]] = tuple,
+    ) -> None:
         self._cleaners = cleaners
         self._group_commit = group_commit
         self._fetch_sessions = fetch_sessions
+        self._stuck = stuck
 
     def describe(self) -> Iterator[Metric]:
         """Return nothing: naming the metrics in advance would mean collecting them."""
@@ -29,6 +37,7 @@ class StorageCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         """Return the current values."""
         yield from self._compaction()
+        yield self._stuck_segments()
         yield self._flushes()
         yield from self._sessions()
 
@@ -51,6 +60,17 @@ class StorageCollector(Collector):
         yield GaugeMetricFamily(
             "kafka_log_logcleaner_deadthreadcount", "Cleaner threads that have died", state.dead_threads
         )
+
+    def _stuck_segments(self) -> Metric:
+        family = GaugeMetricFamily(
+            "ottla_log_stuck_segment_bytes",
+            "Bytes that retention or compaction cannot remove, by the oldest segment of a log and what holds it back",
+            labels=["topic", "partition", "segment", "holder"],
+        )
+        for each in self._stuck():
+            labels = [each.partition.topic, str(each.partition.partition), each.path.name, each.holder.value]
+            family.add_metric(labels, each.held_bytes)
+        return family
 
     def _flushes(self) -> Metric:
         name, times = "kafka_log_logflushstats_logflushrateandtimems", Timing()

@@ -248,6 +248,11 @@ class Partitions:
         for partition in partitions:
             self.waits.moved(partition)
 
+    def space_returned(self) -> None:
+        """Copy partitions again that waited for space on a disk."""
+        if self.fetchers is not None:
+            self.fetchers.resume_copies()
+
     def deleted(self, partitions: Collection[TopicPartition]) -> None:
         """Wake requests that wait for partitions of deleted topics, and forget what was counted by topic."""
         self.failed(partitions)

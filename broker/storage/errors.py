@@ -6,6 +6,18 @@ was read and its content is wrong; the message names the file and, for text file
 
 from __future__ import annotations
 
+import errno
+from typing import Final
+
+from ottla.protocol.errors import KafkaError
+
+# The disk, or the share of it that this user may have, is full.
+NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+class NoSpaceError(KafkaError):
+    """An append was refused for want of space. That passes; the log is as it was."""
+
 
 class FlushError(OSError):
     """The disk did not take what was written. The kernel may have dropped it: a second try would wrongly succeed."""

@@ -24,7 +24,7 @@ from typing import NamedTuple, Protocol
 from ottla.broker.config import TopicConfig
 from ottla.broker.storage.checkpoint import sync_directory
 from ottla.broker.storage.directory_files import may_have_holes, note_holes
-from ottla.broker.storage.errors import StorageError
+from ottla.broker.storage.errors import NO_SPACE, NoSpaceError, StorageError
 from ottla.broker.storage.leader_epochs import LeaderEpochs
 from ottla.broker.storage.open_files import FileSlice, OpenFiles, sync_path
 from ottla.broker.storage.producers.aborted_transactions import AbortedTransactions, aborted_within
@@ -45,7 +45,7 @@ from ottla.broker.storage.segment import Limits, Segment
 from ottla.broker.storage.validation import AppendRules
 from ottla.protocol.control_records import read_marker
 from ottla.protocol.errors import CorruptBatchError, ErrorCode, KafkaError
-from ottla.protocol.identifiers import TopicPartition
+from ottla.protocol.identifiers import INTERNAL_TOPICS, TopicPartition
 from ottla.protocol.records import NO_LEADER_EPOCH, NO_TIMESTAMP, TIMESTAMP_TYPE_BIT, RecordBatch, batches
 
 Clock = Callable[[], int]
@@ -61,9 +61,12 @@ _BASE_OFFSET_OF = attrgetter("base_offset")
 class AppendGuard(Protocol):
     """Something that may refuse appends: the log directory, when it is offline or nearly full."""
 
-    # Why no append is accepted, and why no append from a client is accepted; None if they are.
+    # Why no append is accepted, and none of clients, of followers to ordinary topics, of coordinators and followers to
+    # internal topics; None if they are.
     refusal: str | None
     client_refusal: str | None
+    copy_refusal: str | None
+    coordinator_refusal: str | None
 
     def failed(self, error: OSError) -> None:
         """Take note of a system error. The log's lock is held, so no lock of a log may be taken here."""
@@ -112,6 +115,7 @@ class Log:
         self.clock = clock
         # None: appends are always accepted.
         self.guard: AppendGuard | None = None
+        self._is_internal = partition.topic in INTERNAL_TOPICS
         self._config = config
         self.rules = AppendRules.of(config)
         self._flush_interval = _flush_interval(config)
@@ -211,7 +215,8 @@ class Log:
             return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
         if self.guard is not None:
             self.guard.failed(error)
-        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.directory}: {error.strerror or error}")
+        refused = NoSpaceError if error.errno in NO_SPACE else KafkaError
+        return refused(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.directory}: {error.strerror or error}")
 
     # Appending
 
@@ -220,9 +225,9 @@ class Log:
         with self.lock:
             guard = self.guard
             if guard is not None:
-                refusal = guard.client_refusal if origin.is_client else guard.refusal
+                refusal = guard.client_refusal if origin.is_client else guard.coordinator_refusal
                 if refusal is not None:
-                    self._check_accepted(refusal)
+                    raise _refused(guard, refusal)
             if batch.producer_id >= 0:
                 known = self.producers.check(batch, origin)
                 if known is not None:
@@ -259,8 +264,8 @@ class Log:
             if batch.is_control:
                 read_marker(batch)
         with self.lock:
-            if self.guard is not None:
-                self._check_accepted(self.guard.refusal)
+            if self.guard is not None and (refusal := self.copy_refusal) is not None:
+                raise _refused(self.guard, refusal)
             self._check_epochs(taken, leader_epoch)
             if self._has_holes(taken, self.log_end_offset):
                 self._note_holes()
@@ -291,8 +296,8 @@ class Log:
         except CorruptBatchError as error:
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
         with self.lock:
-            if self.guard is not None:
-                self._check_accepted(self.guard.refusal)
+            if self.guard is not None and self.guard.client_refusal is not None:
+                raise _refused(self.guard, self.guard.client_refusal)
             end = self.log_end_offset
             if end != log_end_offset:
                 raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{self.partition} ends at {end}, not {log_end_offset}")
@@ -341,9 +346,13 @@ class Log:
             raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH, f"{leader_epoch} after {latest_epoch} in {self.partition}")
         self.leader_epochs.assign(leader_epoch, first_offset)
 
-    def _check_accepted(self, refusal: str | None) -> None:
-        if refusal is not None:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, refusal)
+    @property
+    def copy_refusal(self) -> str | None:
+        """Why nothing can be copied to this log now; None if it can. A topic of coordinators is copied longer."""
+        guard = self.guard
+        if guard is None:
+            return None
+        return guard.coordinator_refusal if self._is_internal else guard.copy_refusal
 
     def _note_holes(self) -> None:
         """Note on disk that offsets are missing, before the log has a batch behind a hole."""
@@ -692,6 +701,11 @@ class Log:
         with self.lock:
             for segment in self.segments:
                 segment.discard()
+
+
+def _refused(guard: AppendGuard, refusal: str) -> KafkaError:
+    """Return the error for a refused append: if the disk works, it is short of space."""
+    return (NoSpaceError if guard.refusal is None else KafkaError)(ErrorCode.KAFKA_STORAGE_ERROR, refusal)
 
 
 def _flush_interval(config: TopicConfig) -> int:

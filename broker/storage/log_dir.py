@@ -1,6 +1,6 @@
 """One directory of `log.dirs`: its owner, its checkpoints, and whether it can be written.
 
-    online    appends are accepted; while free space is low, only those of clients are refused
+    online    appends are accepted; while free space is low, some are refused (disk_space.py)
     offline   the disk failed; nothing is accepted until the broker restarts
     closed    the broker is stopping or has stopped
 
@@ -39,7 +39,8 @@ from ottla.broker.storage.directory_files import (
     remove_clean_shutdown,
     write_clean_shutdown,
 )
-from ottla.broker.storage.errors import CorruptCheckpointError, FlushError, StorageError
+from ottla.broker.storage.disk_space import SpaceLevel, Watermark
+from ottla.broker.storage.errors import NO_SPACE, CorruptCheckpointError, FlushError, StorageError
 from ottla.protocol.identifiers import TopicPartition
 
 logger = structlog.get_logger(__name__)
@@ -58,8 +59,6 @@ _FAILURES: Final = {errno.EIO, errno.EROFS, errno.ENODEV, errno.ENXIO, errno.EST
     for name in ("EREMOTEIO", "EUCLEAN", "ENOMEDIUM")
     if hasattr(errno, name)
 }
-# Free space must exceed the threshold by this part of it before appends are accepted again.
-_RESUME_SHARE: Final = 10
 
 
 class LogDir:
@@ -68,25 +67,28 @@ class LogDir:
     def __init__(
         self,
         path: Path,
-        min_free_bytes: int = 0,
+        watermark: Watermark = Watermark(),  # noqa: B008 - immutable
         *,
-        on_offline: Callable[[], None] = lambda: None,
+        on_trouble: Callable[[], None] = lambda: None,
         statvfs: Callable[[Path], os.statvfs_result] = os.statvfs,
     ) -> None:
         self.path = path
-        self.min_free_bytes = min_free_bytes
-        # As of the last sample.
+        self.watermark = watermark
+        # As of the last sample. Only `sample_space` changes them.
         self.free_bytes = 0
         self.total_bytes = 0
-        # Why no append is accepted, and why none from clients is (see log.AppendGuard).
+        self.space_level = SpaceLevel.ENOUGH
+        # Why no append is accepted, and why none of some kind is (see log.AppendGuard).
         self.refusal: str | None = None
         self.client_refusal: str | None = None
+        self.copy_refusal: str | None = None
+        self.coordinator_refusal: str | None = None
         self.offline_reason: str | None = None
         # Whether the last shutdown was clean, and in which broker epoch that was.
         self.was_clean = False
         self.last_broker_epoch: int | None = None
-        # Called when the directory goes offline, perhaps with the lock of a log held.
-        self._on_offline = on_offline
+        # Called when the directory goes offline or turns out to be full, perhaps with the lock of a log held.
+        self._on_trouble = on_trouble
         self._statvfs = statvfs
         self._state = threading.Lock()
         self._writing = threading.Lock()
@@ -141,7 +143,7 @@ class LogDir:
     def refuse(self, reason: str) -> None:
         """Refuse all appends from now on; used when the broker stops."""
         with self._state:
-            self.refusal = self.client_refusal = self.offline_reason or reason
+            self._refuse_all(self.offline_reason or reason)
 
     def close(self, broker_epoch: int | None) -> None:
         """Release the directory. With an epoch, first write the mark of a clean shutdown: all logs are on disk."""
@@ -165,6 +167,9 @@ class LogDir:
             self.take_offline(f"what was written could not be forced to disk: {error}")
         elif error.errno in _FAILURES:
             self.take_offline(str(error))
+        elif error.errno in NO_SPACE:
+            # It filled up faster than it is sampled.
+            self._on_trouble()
 
     def take_offline(self, reason: str) -> None:
         """Refuse everything from now on. The first reason counts."""
@@ -172,39 +177,63 @@ class LogDir:
             if self.offline_reason is not None:
                 return
             self.offline_reason = f"{self.path} is offline: {reason}"
-            self.refusal = self.client_refusal = self.offline_reason
+            self._refuse_all(self.offline_reason)
         logger.error("log_directory_offline", directory=str(self.path), reason=reason)
-        self._on_offline()
+        self._on_trouble()
 
-    def sample_space(self) -> None:
-        """Measure the free space, and refuse appends of clients while there is too little."""
+    def _refuse_all(self, reason: str) -> None:
+        self.refusal = self.client_refusal = self.copy_refusal = self.coordinator_refusal = reason
+
+    # Space
+
+    @property
+    def watermark_bytes(self) -> int:
+        """The space that is kept free, for a disk of this size."""
+        return self.watermark.bytes_of(self.total_bytes)
+
+    def sample_space(self) -> bool:
+        """Measure the free space, and refuse appends while there is too little; return whether more are accepted now.
+
+        Only one thread at a time may call it.
+        """
         try:
             space = self._statvfs(self.path)
         except OSError as error:
             self.take_offline(str(error))
-            return
+            return False
         self.free_bytes = space.f_bavail * space.f_frsize
         self.total_bytes = space.f_blocks * space.f_frsize
-        enough_bytes = self.min_free_bytes
         with self._state:
             if self.refusal is not None:
-                return
-            was_low = self.client_refusal is not None
-            if was_low:
-                enough_bytes += enough_bytes // _RESUME_SHARE
-            is_low = self.free_bytes < enough_bytes
-            if is_low == was_low:
-                return
-            self.client_refusal = (
-                f"{self.path} has {self.free_bytes:,} bytes free, and ottla.log.min.free.bytes keeps "
-                f"{self.min_free_bytes:,}; delete topics, lower their retention, or enlarge the disk"
-                if is_low
-                else None
-            )
-        if is_low:
-            logger.warning("log_directory_low_on_space", directory=str(self.path), reason=self.client_refusal)
+                return False
+            before = self.space_level
+            level = self.watermark.level(self.free_bytes, self.total_bytes, before)
+            if level is before:
+                return False
+            self.space_level = level
+            self.client_refusal = self._told(level, SpaceLevel.NO_PRODUCERS, "no records of producers are accepted")
+            self.copy_refusal = self._told(level, SpaceLevel.NO_COPIES, "followers copy no records to it")
+            self.coordinator_refusal = self._told(level, SpaceLevel.NO_APPENDS, "no records at all are accepted")
+        refusal = self.coordinator_refusal or self.copy_refusal or self.client_refusal
+        if level > before:
+            logger.warning("log_directory_low_on_space", directory=str(self.path), reason=refusal)
         else:
-            logger.info("log_directory_has_space_again", directory=str(self.path), free_bytes=self.free_bytes)
+            logger.info(
+                "log_directory_has_space_again",
+                directory=str(self.path),
+                free_bytes=self.free_bytes,
+                still_refused=refusal,
+            )
+        return level < before
+
+    def _told(self, level: SpaceLevel, from_level: SpaceLevel, what: str) -> str | None:
+        if level < from_level:
+            return None
+        option = "bytes" if self.watermark_bytes == self.watermark.free_bytes else "percent"
+        return (
+            f"{self.path} has only {self.free_bytes:,} bytes free: {what}, because ottla.log.min.free.{option} keeps "
+            f"{self.watermark_bytes:,}; delete topics, lower their retention, or enlarge the disk"
+        )
 
     # Checkpoints
 

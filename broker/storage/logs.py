@@ -37,6 +37,7 @@ from ottla.broker.storage.checkpoint import (
     sync_directory,
 )
 from ottla.broker.storage.directory_files import DirectoryKind, directory_name, read_topic_id, write_topic_id
+from ottla.broker.storage.disk_space import Watermark
 from ottla.broker.storage.errors import StorageError
 from ottla.broker.storage.log import Clock, Log
 from ottla.broker.storage.log_dir import CHECKPOINTS, LogDir, Offsets
@@ -78,6 +79,19 @@ class Broken(NamedTuple):
     checkpoints: Mapping[str, int]
 
 
+class Doomed(NamedTuple):
+    """A deleted directory, and when it may be removed."""
+
+    due_ms: int
+    path: Path
+    log_dir: LogDir
+
+
+def watermark_of(config: BrokerConfig) -> Watermark:
+    """Return how much space the options keep free."""
+    return Watermark(config.ottla_log_min_free_bytes, config.ottla_log_min_free_percent)
+
+
 class Logs:
     """The logs of a broker by partition. Opened and closed by `startup.open_logs` and `startup.close_logs`."""
 
@@ -94,10 +108,10 @@ class Logs:
         self.config_of = config_of
         self.clock = clock
         self.files = OpenFiles(config.ottla_log_open_files_max)
-        # Set when a directory goes offline, for the thread that calls `drop_offline`.
+        # Set when a directory goes offline or is full, for the thread that calls `drop_offline` and samples space.
         self.attention = threading.Event()
         self.dirs = [
-            LogDir(path, config.ottla_log_min_free_bytes, on_offline=self.attention.set, statvfs=statvfs)
+            LogDir(path, watermark_of(config), on_trouble=self.attention.set, statvfs=statvfs)
             for path in config.log_dirs
         ]
         # The state of logs when they were opened after a clean stop; see startup.py.
@@ -120,8 +134,8 @@ class Logs:
         self._unsynced: set[LogDir] = set()
         # Directories that `drop_offline` has handled.
         self._dropped: set[LogDir] = set()
-        # Deleted directories and when they may be removed.
-        self._doomed: list[tuple[int, Path, LogDir]] = []
+        # Deleted directories.
+        self._doomed: list[Doomed] = []
 
     # Asking
 
@@ -313,6 +327,12 @@ class Logs:
                     with self._changed:
                         self._cleaner_offsets.pop(log.partition, None)
 
+    def keep_free(self, watermark: Watermark) -> None:
+        """Keep this much space free from now on; the next sample, which comes at once, decides who is refused."""
+        for log_dir in self.dirs:
+            log_dir.watermark = watermark
+        self.attention.set()
+
     def drop_offline(self) -> dict[LogDir, list[TopicPartition]]:
         """Drop the directories that went offline since the last call; return them with their partitions."""
         with self._changed:
@@ -484,19 +504,19 @@ class Logs:
     def doom(self, path: Path, log_dir: LogDir, delay_ms: int) -> None:
         """Schedule the removal of a deleted directory."""
         with self._changed:
-            self._doomed.append((self.clock() + delay_ms, path, log_dir))
+            self._doomed.append(Doomed(self.clock() + delay_ms, path, log_dir))
 
     def remove_doomed_directories(self) -> int:
-        """Remove the deleted directories whose delay is over; return how many.
+        """Remove the deleted directories whose delay is over, or whose space is needed; return how many.
 
         A directory that cannot be removed now is removed after the next start.
         """
         now_ms = self.clock()
         with self._changed:
-            due = [(path, log_dir) for deadline_ms, path, log_dir in self._doomed if deadline_ms <= now_ms]
-            self._doomed = [entry for entry in self._doomed if entry[0] > now_ms]
+            due = [doomed for doomed in self._doomed if doomed.due_ms <= now_ms or doomed.log_dir.is_space_low]
+            self._doomed = [doomed for doomed in self._doomed if doomed not in due]
         removed = 0
-        for path, log_dir in due:
+        for _, path, log_dir in due:
             if not log_dir.is_online:
                 continue
             try:

@@ -30,6 +30,7 @@ _PROC: Final = Path("/proc/net/tcp")
 _OPTIONS: Final = {
     # The disk of a test machine may be small.
     "ottla.log.min.free.bytes": "0",
+    "ottla.log.min.free.percent": "0",
     # How long a test waits until other brokers take over from a killed one.
     "zookeeper.session.timeout.ms": "3000",
 }

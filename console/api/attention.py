@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from ottla.client.cli.health.diagnosis import disk_finding
+from ottla.client.cli.health.disks import disk_finding
 from ottla.client.cli.health.findings import Status
 from ottla.console.cluster.view import ClusterState, LogDirs
 

@@ -44,6 +44,7 @@ _OPTIONS = (
     "transaction.state.log.min.isr=1",
     "group.initial.rebalance.delay.ms=0",
     "ottla.log.min.free.bytes=0",
+    "ottla.log.min.free.percent=0",
     # Many records of tests have timestamps of long ago, and are not to be deleted meanwhile.
     "log.retention.check.interval.ms=86400000",
     # Some brokers have addresses of their own, which are not loopback.

@@ -37,7 +37,17 @@ class LogOptions(Options):
     )
     log_dirs = Option(DirectoriesKind(), log_dir, "Directories of the logs; a new partition goes to the emptiest.")
     ottla_log_min_free_bytes = Option(
-        Long(at_least=0), 256 * MiB, "Free space of a log directory below which appends are refused; 0 means no limit."
+        Long(at_least=0),
+        256 * MiB,
+        "Free space on the disk of a log directory below which records of producers are refused; 0 means no limit.",
+        CLUSTER_WIDE,
+    )
+    ottla_log_min_free_percent = Option(
+        Double(at_least=0, at_most=100),
+        1.0,
+        "The same as a share of the disk, in percent; the larger of the two counts. Followers stop to copy at half of "
+        "that space, groups and transactions at a quarter.",
+        CLUSTER_WIDE,
     )
     ottla_log_open_files_max = Option(Int(at_least=1), 1000, "Segment files kept open at once; others open on demand.")
 

@@ -7,8 +7,6 @@ its lag. Without topics in the request, all partitions are listed. Version 4 add
 
 from __future__ import annotations
 
-import os
-
 from ottla.broker.requests.request import AdminRequest
 from ottla.broker.storage.log import Log
 from ottla.broker.storage.log_dir import LogDir
@@ -59,11 +57,10 @@ def _result(logs: Logs, log_dir: LogDir, wanted: set[tuple[str, int]] | None) ->
     for future in logs.futures_in(log_dir):
         lag = lag_of(logs, future)
         add(future, _UNKNOWN_LAG if lag is None else lag, is_future=True)
-    disk = os.statvfs(log_dir.path)
     return DescribeLogDirsResult(
         error_code=0,
         log_dir=str(log_dir.path),
         topics=[DescribeLogDirsTopic(name=name, partitions=partitions) for name, partitions in topics.items()],
-        total_bytes=disk.f_frsize * disk.f_blocks,
-        usable_bytes=disk.f_frsize * disk.f_bavail,
+        total_bytes=log_dir.total_bytes,
+        usable_bytes=log_dir.free_bytes,
     )

@@ -90,6 +90,7 @@ class Fetcher:
         self._added: list[FollowedPartition] = []
         self._removed: list[FollowedPartition] = []
         self._closed = False
+        self._has_space_again = False
         self._settled_at = 0.0
         # Whether a long fetch is in progress, and whether it was given up because of an addition.
         self._is_waiting = False
@@ -123,11 +124,15 @@ class Fetcher:
             self._added.append(followed)
             self._settled_at = time.monotonic() + _SETTLING_SECONDS
             self._changed.notify()
-            if self._is_waiting:
-                self._is_waiting = False
-                self._was_interrupted = True
-                self._leader.interrupt()
+            self._interrupt()
             return earlier
+
+    def _interrupt(self) -> None:
+        """Give up a long fetch. The caller holds the lock."""
+        if self._is_waiting:
+            self._is_waiting = False
+            self._was_interrupted = True
+            self._leader.interrupt()
 
     def remove(self, partition: TopicPartition) -> FollowedPartition | None:
         """Stop following a partition; return the object that followed it, which the caller must retire."""
@@ -136,6 +141,13 @@ class Fetcher:
             if followed is not None:
                 self._removed.append(followed)
             return followed
+
+    def resume_copies(self) -> None:
+        """Fetch partitions again that wait for space on a disk."""
+        with self._changed:
+            self._has_space_again = True
+            self._changed.notify()
+            self._interrupt()
 
     def find(self, partition: TopicPartition) -> FollowedPartition | None:
         """Return the object that follows a partition; None if there is none."""
@@ -183,6 +195,9 @@ class Fetcher:
         while True:
             if self._added or self._removed:
                 self._take_changes()
+            if self._has_space_again:
+                self._has_space_again = False
+                following.resume_copies()
             following.resume(time.monotonic())
             # Before the next fetch, because its offsets confirm what was appended.
             following.flush()
@@ -190,7 +205,7 @@ class Fetcher:
             with self._changed:
                 if self._closed:
                     return None
-                if self._added or self._removed:
+                if self._added or self._removed or self._has_space_again:
                     continue
                 if not len(following.session):
                     self._changed.wait(None if due is None else due - now)
@@ -259,8 +274,8 @@ class FollowedPartitions:
     """The partitions of one fetcher: their positions in its session, and the processing of the leader's responses.
 
     Only the fetcher's thread uses it. A partition is active (in the session), delayed (out of the session until its
-    pause is over) or stopped (out of the session until the controller changes its role). A partition that fails or is
-    throttled never delays the others.
+    pause is over), without space (out of the session until its disk has more) or stopped (out of the session until the
+    controller changes its role). A partition that fails or is throttled never delays the others.
     """
 
     def __init__(
@@ -281,6 +296,8 @@ class FollowedPartitions:
         self._unflushed: dict[FollowedPartition, None] = {}
         # Sorted by the end of their pauses.
         self._delayed: list[_Delayed] = []
+        # Partitions on disks that have no space for copies.
+        self._without_space: dict[FollowedPartition, None] = {}
 
     def __repr__(self) -> str:
         return f"<FollowedPartitions active={len(self.session)} delayed={len(self._delayed)}>"
@@ -295,6 +312,7 @@ class FollowedPartitions:
         gone = set(removed)
         for followed in gone:
             self._leave_out(followed)
+            self._without_space.pop(followed, None)
         self._delayed = [delayed for delayed in self._delayed if delayed.followed not in gone]
         for followed in added:
             self._enter(followed)
@@ -303,6 +321,13 @@ class FollowedPartitions:
         """Add the partitions whose pause is over to the session again."""
         while self._delayed and self._delayed[0].due <= now:
             self._enter(self._delayed.pop(0).followed)
+
+    def resume_copies(self) -> None:
+        """Add the partitions without space to the session again; those whose disk is still too full wait on."""
+        waiting, self._without_space = self._without_space, {}
+        for followed in waiting:
+            followed.waits_for_space = False
+            self._enter(followed)
 
     def flush(self) -> None:
         """Flush what must be on disk before a fetch confirms it, all partitions at once. Call it before each fetch."""
@@ -378,6 +403,14 @@ class FollowedPartitions:
             if followed.failures == 0:
                 log.info("follower_waits", partition=str(followed.name), error=code.name)
             self._delay(followed)
+        elif step is Step.NO_SPACE:
+            if followed.failures == 0:
+                log.warning("follower_has_no_space", partition=str(followed.name), reason=self._refusal(followed))
+            # Without a refusal, the disk was full before its space was sampled.
+            if self._refusal(followed) is None:
+                self._delay(followed)
+            else:
+                self._wait_for_space(followed)
         else:
             log.info("follower_stops", partition=str(followed.name), reason=step.value)
             self._stop(followed)
@@ -410,12 +443,25 @@ class FollowedPartitions:
             self._active[topic_id, index] = followed
         followed.position = None
         try:
-            if self._is_held(followed):
+            if self._refusal(followed) is not None:
+                self._wait_for_space(followed)
+            elif self._is_held(followed):
                 self._hold(followed)
             else:
                 self._ask_from_here(followed)
         except Exception:
             self._fail(followed)
+
+    def _refusal(self, followed: FollowedPartition) -> str | None:
+        """Return why the disk takes no copies now; None if it does, or if it has failed."""
+        copied = followed.partition.log
+        return copied.copy_refusal if copied.guard is not None and copied.guard.refusal is None else None
+
+    def _wait_for_space(self, followed: FollowedPartition) -> None:
+        """Fetch no more until `resume_copies`. The leader soon drops this replica from the ISR."""
+        self._leave_out(followed)
+        self._without_space[followed] = None
+        followed.waits_for_space = True
 
     def _ask_from_here(self, followed: FollowedPartition) -> None:
         """Fetch from the end of the log, after a flush if needed: the fetch offset confirms all records below it."""
@@ -497,6 +543,7 @@ class FollowedPartition:
         "partition",
         "position",
         "session_partition",
+        "waits_for_space",
     )
 
     def __init__(self, partition: Partition) -> None:
@@ -512,6 +559,8 @@ class FollowedPartition:
         self.leader_high_watermark = -1
         # Not fetched until it is added again: the leader, or the disk, refused it for good.
         self.is_stopped = False
+        # Not fetched until its disk has more space.
+        self.waits_for_space = False
         # Number of failures in a row.
         self.failures = 0
 

@@ -120,6 +120,13 @@ class Fetchers:
         if is_idle:
             fetcher.close()
 
+    def resume_copies(self) -> None:
+        """Fetch partitions again that wait for space, because a disk has more of it."""
+        with self._lock:
+            fetchers = list(self._fetchers.values())
+        for fetcher in fetchers:
+            fetcher.resume_copies()
+
     def lags(self) -> dict[TopicPartition, int]:
         """Return how many committed records each partition lacks, as far as we know."""
         return {followed.name: followed.lag for followed in self._followed()}
@@ -127,6 +134,10 @@ class Fetchers:
     def failing(self) -> int:
         """Return the number of partitions whose last fetch failed."""
         return sum(followed.failures > 0 for followed in self._followed())
+
+    def waiting_for_space(self) -> int:
+        """Return the number of partitions that are not copied, because their disk has too little space."""
+        return sum(followed.waits_for_space for followed in self._followed())
 
     def _followed(self) -> list[FollowedPartition]:
         with self._lock:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import structlog
 
 from ottla.broker.replication.partition import EpochEndOffset, Partition
+from ottla.broker.storage.errors import NoSpaceError
 from ottla.broker.storage.log import Appended
 from ottla.broker.storage.logs import Errors, Logs
 from ottla.protocol.errors import CorruptBatchError, ErrorCode, KafkaError
@@ -57,6 +58,8 @@ class Step(Enum):
     FENCED = "fenced"
     # Fetch again after a pause.
     RETRY = "retry"
+    # The disk has too little space for more records of this topic.
+    NO_SPACE = "no space"
     # The log cannot be written.
     FAILED = "failed"
 
@@ -92,6 +95,8 @@ def take_fetched(partition: Partition, logs: Logs, position: FetchPosition, fetc
         except CorruptBatchError as error:
             log.error("leader_sent_damaged_batch", partition=str(partition.partition), error=str(error))
             return Step.RETRY
+        except NoSpaceError:
+            return Step.NO_SPACE
         except KafkaError as error:
             log.error("follower_cannot_write", partition=str(partition.partition), error=str(error))
             return Step.FAILED

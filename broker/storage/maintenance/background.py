@@ -40,7 +40,7 @@ class Loop:
         self.failures = 0
         self._clock_ms = clock_ms
         self._made_ms = clock_ms()
-        self._wake = wake or threading.Event()
+        self.wake = wake or threading.Event()
         self._is_stopped = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
@@ -54,7 +54,7 @@ class Loop:
     def stop(self) -> None:
         """Stop the thread after its current step."""
         self._is_stopped = True
-        self._wake.set()
+        self.wake.set()
         if self._thread.is_alive():
             self._thread.join()
 
@@ -81,7 +81,7 @@ class Loop:
     def _run(self) -> None:
         while not self._is_stopped:
             wait_ms = self.run_due()
-            if self._wake.wait(min(wait_ms / 1000, threading.TIMEOUT_MAX)):
+            if self.wake.wait(min(wait_ms / 1000, threading.TIMEOUT_MAX)):
                 # Cleared before the tasks run, so that a later event is not missed.
-                self._wake.clear()
+                self.wake.clear()
                 self.hurry()

@@ -2,13 +2,14 @@
 
     thread            step                        every
     log-maintenance   report lost directories     1 s, and at once when one goes offline
-                      free space                  1 s
+                      free space                  1 s, and at once when an append finds none
                       flushes that are due        1 s
                       high watermarks             replica.high.watermark.checkpoint.interval.ms
                       recovery points             log.flush.offset.checkpoint.interval.ms
                       log starts                  log.flush.start.offset.checkpoint.interval.ms
-    log-retention     retention                   log.retention.check.interval.ms, after log.initial.task.delay.ms
-                      removal of deleted files    1 s
+    log-retention     retention                   log.retention.check.interval.ms, after log.initial.task.delay.ms;
+                                                  every 10 s while a disk is below its watermark
+                      removal of deleted files    1 s; below the watermark they have no delay
                       producers                   producer.id.expiration.check.interval.ms
     log-cleaner-N     compaction (cleaners.py)    at once while a log is due, else log.cleaner.backoff.ms
 
@@ -18,8 +19,9 @@ Flushes are only requested here: the thread of the directory does them, together
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
 import structlog
@@ -38,6 +40,8 @@ from ottla.broker.storage.logs import Logs
 from ottla.broker.storage.maintenance.background import Loop, Task
 from ottla.broker.storage.maintenance.group_commit import GroupCommit
 from ottla.broker.storage.maintenance.retention import delete_old_segments, remove_doomed
+from ottla.broker.storage.maintenance.stuck_segments import StuckSegment, stuck_segment
+from ottla.broker.storage.maintenance.topic_sizes import largest_topics
 from ottla.protocol.identifiers import TopicPartition
 
 logger = structlog.get_logger(__name__)
@@ -47,6 +51,11 @@ OnOffline = Callable[[LogDir, list[TopicPartition]], None]
 Subject = TypeVar("Subject")
 
 _LOOK_MS: Final = 1000
+# How often retention runs while a disk is below its watermark: somebody may have changed an option, or deleted records.
+_LOW_SPACE_RETENTION_MS: Final = 10_000
+# Topics that are named when a disk is below its watermark, and segments that are kept for metrics and pages.
+_TOPICS_NAMED_MAX: Final = 5
+_STUCK_MAX: Final = 20
 # Keeps a thread from being busy all the time, whatever the options say.
 _INTERVAL_MS_MIN: Final = 10
 
@@ -60,13 +69,25 @@ class Maintenance:
         group_commit: GroupCommit,
         on_offline: OnOffline = lambda log_dir, partitions: None,
         clock_ms: Callable[[], int] = monotonic_ms,
+        on_space: Callable[[], None] = lambda: None,
     ) -> None:
-        """Take the logs; `on_offline` is called for each directory that went offline, with no lock held."""
+        """Take the logs, and what is called with no lock held.
+
+        That is `on_offline` for each directory that went offline, and `on_space` when a disk accepts more than before.
+        """
         self.logs = logs
         # How often each step has failed for a log or a directory.
         self.failures: Counter[str] = Counter()
         self._group_commit = group_commit
         self._on_offline = on_offline
+        self._on_space = on_space
+        self._clock_ms = clock_ms
+        # The segments that are held back, as the last retention found them: those that hold the most bytes.
+        self.stuck: Sequence[StuckSegment] = ()
+        # Directories below their watermark whose largest topics were logged.
+        self._named_low: set[LogDir] = set()
+        self._retention_wanted = threading.Event()
+        self._low_retention_due_ms = 0
         # The steps whose last run failed, with the log or directory.
         self._failing: set[tuple[str, object]] = set()
         self.cleaners = Cleaners(logs)
@@ -87,15 +108,16 @@ class Maintenance:
             task(self.checkpoint_log_starts, config.log_flush_start_offset_checkpoint_interval_ms),
             task(self.tell_of_lost_directories, _LOOK_MS),
         ]
-        maintenance[-1].on_wake = True
+        maintenance[0].on_wake = maintenance[-1].on_wake = True
         retention = [
             task(self.remove_deleted, _LOOK_MS),
             task(self.retain, config.log_retention_check_interval_ms, config.log_initial_task_delay_ms),
             task(self.expire_producers, config.producer_id_expiration_check_interval_ms),
         ]
+        retention[0].on_wake = retention[1].on_wake = True
         return [
             Loop("log-maintenance", maintenance, clock_ms, self.logs.attention),
-            Loop("log-retention", retention, clock_ms),
+            Loop("log-retention", retention, clock_ms, self._retention_wanted),
         ]
 
     def start(self) -> None:
@@ -113,9 +135,32 @@ class Maintenance:
     # Directories
 
     def sample_space(self) -> None:
-        """Measure the free space of each directory."""
-        for log_dir in self.logs.online_dirs:
-            log_dir.sample_space()
+        """Measure the free space of each directory; wake those who wait for it, and retention where it is low."""
+        accept_more = [log_dir.sample_space() for log_dir in self.logs.online_dirs]
+        if any(accept_more):
+            self._on_space()
+        low = {log_dir for log_dir in self.logs.online_dirs if log_dir.is_space_low}
+        for log_dir in low - self._named_low:
+            self._name_largest(log_dir)
+        now_ms = self._clock_ms()
+        if low - self._named_low or (low and now_ms >= self._low_retention_due_ms):
+            self._low_retention_due_ms = now_ms + _LOW_SPACE_RETENTION_MS
+            self._retention_wanted.set()
+        self._named_low = low
+
+    def _name_largest(self, log_dir: LogDir) -> None:
+        """Log which topics take the most space on a disk that is below its watermark."""
+        named = [
+            f"{each.topic}: {each.size_bytes:,} bytes ({each.kept})"
+            for each in largest_topics(self.logs, log_dir)[:_TOPICS_NAMED_MAX]
+        ]
+        logger.warning(
+            "topics_to_trim",
+            directory=str(log_dir.path),
+            free_bytes=log_dir.free_bytes,
+            watermark_bytes=log_dir.watermark_bytes,
+            largest=named,
+        )
 
     def tell_of_lost_directories(self) -> None:
         """Drop the logs in directories that went offline, and report them."""
@@ -144,10 +189,23 @@ class Maintenance:
     def retain(self) -> None:
         """Delete the segments that are too old, too many, or below the start of their log."""
         self._for_each("retention", _retain)
+        now_ms = self.logs.clock()
+        found: list[StuckSegment] = []
+
+        def look(log: Log) -> None:
+            if (stuck := stuck_segment(log, now_ms)) is not None:
+                found.append(stuck)
+
+        self._for_each("stuck segments", look)
+        found.sort(key=lambda stuck: stuck.held_bytes, reverse=True)
+        self.stuck = found[:_STUCK_MAX]
 
     def remove_deleted(self) -> None:
         """Remove deleted files and directories whose delay is over."""
-        self._for_each("removal", lambda log: log.doomed and remove_doomed(log))
+        for log, log_dir in self.logs.places():
+            if log.doomed and log_dir.is_online:
+                at_once = log_dir.is_space_low
+                self._attempt("removal", log, lambda log: remove_doomed(log, at_once=at_once), log_dir)  # noqa: B023
         self.logs.remove_doomed_directories()
 
     def request_due_flushes(self) -> None:

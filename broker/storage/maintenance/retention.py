@@ -21,6 +21,7 @@ from ottla.broker.storage.log import Log
 from ottla.broker.storage.producers.producer_snapshot import delete_snapshots_below
 from ottla.broker.storage.segment import CORRUPT, Segment
 from ottla.protocol.errors import CorruptBatchError
+from ottla.protocol.primitives import INT64_MAX
 from ottla.protocol.records import NO_TIMESTAMP
 
 DELETED_SUFFIX = ".deleted"
@@ -84,7 +85,7 @@ def kept_segments(log: Log) -> list[Kept]:
     """Return why each segment is still there, oldest first: the same rules as `expired`, in words."""
     now_ms = log.clock()
     with log.lock:
-        candidates = list(zip(log.segments, _candidates(log), strict=True))
+        candidates = list(zip(log.segments, candidates_of(log), strict=True))
         config, high_watermark = log.config, log.high_watermark
         reasons = _reasons(log, now_ms)
     found: list[Kept] = []
@@ -172,9 +173,9 @@ def rename_deleted(paths: Sequence[Path]) -> list[Path]:
     return renamed
 
 
-def remove_doomed(log: Log) -> int:
-    """Remove the files whose delay is over; return how many."""
-    now_ms = log.clock()
+def remove_doomed(log: Log, *, at_once: bool = False) -> int:
+    """Remove the files whose delay is over, or all `at_once` because the space is needed; return how many."""
+    now_ms = INT64_MAX if at_once else log.clock()
     with log.lock:
         due = [paths for deadline_ms, paths in log.doomed if deadline_ms <= now_ms]
         log.doomed = [(deadline_ms, paths) for deadline_ms, paths in log.doomed if deadline_ms > now_ms]
@@ -186,6 +187,11 @@ def remove_doomed(log: Log) -> int:
 
 def _reasons(log: Log, now_ms: int) -> list[Reason]:
     return expired(_candidates(log), log.config, log.size, log.log_start_offset, log.high_watermark, now_ms)
+
+
+def candidates_of(log: Log) -> list[Candidate]:
+    """Return all segments as retention sees them. The caller holds the lock."""
+    return list(_candidates(log))
 
 
 def _candidates(log: Log) -> Iterator[Candidate]:

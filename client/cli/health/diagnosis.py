@@ -9,22 +9,21 @@ from pathlib import Path
 from typing import Any, Final
 
 from ottla.client.admin.admin import Admin
-from ottla.client.admin.results import BrokerDescription, LogDirDescription
+from ottla.client.admin.results import BrokerDescription
 from ottla.client.cli.health.advice import advice_for
 from ottla.client.cli.health.clocks import compare_clocks
 from ottla.client.cli.health.dialing import Dialed, DialVerdict, dial
+from ottla.client.cli.health.disks import disk_finding, stuck_findings
 from ottla.client.cli.health.findings import Finding, Status
 from ottla.client.cli.health.health import Health, WeakPartition, examine
 from ottla.client.cli.health.listeners import ADVERTISED, Behind, who_is_behind
 from ottla.client.cli.health.min_isr import min_isr_by_topic
-from ottla.client.cli.health.surroundings import KEPT_FREE, kept_free_bytes, local_zookeeper, surroundings
+from ottla.client.cli.health.surroundings import KeptFree, kept_free_space, local_zookeeper, surroundings
 from ottla.client.cli.health.transactions import examine_transactions
 from ottla.client.cli.health.zookeeper_check import check_zookeeper, unknown_zookeeper
-from ottla.client.cli.terminal.sizes import human_bytes
 from ottla.client.errors import KafkaTimeoutError
 from ottla.client.net.settings import ClientSettings, HostPort
 
-_DISK_FREE_MIN: Final = 0.10
 _NAMED_MAX: Final = 3
 
 
@@ -74,9 +73,12 @@ async def diagnose(settings: ClientSettings, directory: Path, zookeeper: str | N
                 yield finding
         yield await compare_clocks(described.brokers, pages)
         if are_reached:
-            kept_free = await kept_free_bytes(admin, [each.broker_id for each in described.brokers])
+            kept_free = await kept_free_space(admin, [each.broker_id for each in described.brokers])
             for log_dir in await admin.describe_log_dirs((), raise_errors=False):
-                yield disk_finding(log_dir, kept_free.get(log_dir.broker_id, 0))
+                yield disk_finding(log_dir, kept_free.get(log_dir.broker_id, KeptFree()))
+            named = [address.host for address in settings.addresses]
+            for finding in await stuck_findings(described.brokers, pages, named):
+                yield finding
 
 
 async def _surroundings(
@@ -176,26 +178,6 @@ async def _replicas(admin: Admin, health: Health) -> Finding:
         found = f"too few in sync for acks=all: {_named(refusing)}, with ISR {_listed(refusing[0].isr)}"
         return Finding(Status.BROKEN, "replicas", found, start)
     return Finding(Status.WARNING, "replicas", f"{len(weak)} partitions are under-replicated: {_named(weak)}", start)
-
-
-def disk_finding(log_dir: LogDirDescription, kept_free_bytes: int = 0) -> Finding:
-    """Judge a log directory by its error and by the free space on its disk; with less than is kept free, it is full."""
-    check = f"disk of broker {log_dir.broker_id}"
-    if log_dir.error is not None:
-        advice = "The broker does not use this directory. Fix its disk, then restart the broker."
-        return Finding(Status.BROKEN, check, f"{log_dir.path}: {log_dir.error.description}", advice)
-    if log_dir.total_bytes is None or log_dir.usable_bytes is None:
-        return Finding(Status.OK, check, f"{log_dir.path}: the broker is too old to report it")
-    found = f"{log_dir.path}: {human_bytes(log_dir.usable_bytes)} of {human_bytes(log_dir.total_bytes)} free"
-    if log_dir.usable_bytes < max(1, kept_free_bytes):
-        kept = f", and {KEPT_FREE} keeps {human_bytes(kept_free_bytes)}" if kept_free_bytes else ""
-        advice = "The broker refuses records. Delete topics, keep less of them, or enlarge the disk."
-        change = "ottla topic alter TOPIC -c retention.bytes=BYTES"
-        return Finding(Status.BROKEN, check, f"{found}{kept}", advice, change)
-    if log_dir.usable_bytes >= log_dir.total_bytes * _DISK_FREE_MIN:
-        return Finding(Status.OK, check, found)
-    advice = "Free some space, or keep less of the largest topics (`ottla log dirs` shows sizes)."
-    return Finding(Status.WARNING, check, found, advice, "ottla topic alter TOPIC -c retention.bytes=BYTES")
 
 
 def _named(partitions: Sequence[WeakPartition]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from ottla.client.admin.admin import Admin
 from ottla.client.admin.results import BrokerDescription, ConfigResource
@@ -15,8 +15,8 @@ from ottla.client.errors import KafkaTimeoutError
 from ottla.client.net.settings import HostPort
 from ottla.protocol.config_resources import ConfigResourceType
 
-# With less space than this on its disk, a broker of ours refuses records.
-KEPT_FREE: Final = "ottla.log.min.free.bytes"
+_KEPT_BYTES: Final = "ottla.log.min.free.bytes"
+_KEPT_PERCENT: Final = "ottla.log.min.free.percent"
 # Long enough for any broker that answers at all.
 _TIMEOUT_S: Final = 5.0
 
@@ -27,13 +27,29 @@ async def surroundings(admin: Admin, brokers: Collection[BrokerDescription]) -> 
     return found[LISTENER], found[CONNECT]
 
 
-async def kept_free_bytes(admin: Admin, broker_ids: Collection[int]) -> dict[int, int]:
-    """Return how many bytes each broker keeps free on its disks; nothing if they do not tell in time."""
+class KeptFree(NamedTuple):
+    """The space that a broker of ours keeps free on its disks: with less than that, it refuses records."""
+
+    free_bytes: int = 0
+    free_percent: float = 0.0
+
+    def of(self, total_bytes: int) -> tuple[str, int]:
+        """Return the option that counts for a disk of this size, and the bytes that it keeps free."""
+        share = int(total_bytes * self.free_percent / 100)
+        return (_KEPT_PERCENT, share) if share > self.free_bytes else (_KEPT_BYTES, self.free_bytes)
+
+
+async def kept_free_space(admin: Admin, broker_ids: Collection[int]) -> dict[int, KeptFree]:
+    """Return how much space each broker keeps free on its disks; nothing if they do not tell in time."""
     try:
-        found = await _options(admin, broker_ids, (KEPT_FREE,))
+        found = await _options(admin, broker_ids, (_KEPT_BYTES, _KEPT_PERCENT))
     except KafkaTimeoutError:
         return {}
-    return {broker_id: int(text) for broker_id, text in found[KEPT_FREE].items() if text.isdigit()}
+    percents = found[_KEPT_PERCENT]
+    return {
+        broker_id: KeptFree(int(text), float(percents.get(broker_id, "0")))
+        for broker_id, text in found[_KEPT_BYTES].items()
+    }
 
 
 async def _options(admin: Admin, broker_ids: Collection[int], names: Sequence[str]) -> dict[str, dict[int, str]]:

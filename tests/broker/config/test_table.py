@@ -231,6 +231,7 @@ def test_our_own_options_have_these_defaults() -> None:
         "ottla.log.check.records": "false",
         "ottla.log.flush.before.ack": "false",
         "ottla.log.min.free.bytes": "268435456",
+        "ottla.log.min.free.percent": "1.0",
         "ottla.log.open.files.max": "1000",
         "ottla.metrics.partitions": "true",
         "ottla.request.max.bytes": "8388608",

@@ -13,6 +13,7 @@ from tests.broker.replication.following_broker import (
     contents,
 )
 from tests.broker.replication.peer import Peer, peer
+from tests.kit.waiting import until
 
 from ottla.broker.replication.follower.fetchers import fetcher_number
 from ottla.protocol.api import Api
@@ -117,6 +118,51 @@ def test_a_leader_that_refuses_fetches_is_asked_again(broker: FollowingBroker, l
     with leader.changed:
         leader.refusal = ErrorCode.NONE
     broker.wait_for(lambda: orders.log.log_end_offset == 1)
+
+
+def test_a_follower_without_space_waits_until_it_is_told_of_more(
+    broker: FollowingBroker, leader: FakeLeader, port: Peer
+) -> None:
+    """It asks for nothing meanwhile; a topic of coordinators on the same disk is copied on."""
+    orders, offsets = broker.partition("orders"), broker.partition("__consumer_offsets")
+    leader.logs["__consumer_offsets", 0] = LeaderLog()
+    (log_dir,) = broker.logs.dirs
+    log_dir.copy_refusal = "low on space"
+    leader.append("orders", [b"a"])
+    broker.follow(orders)
+    broker.follow(offsets)
+    leader.append("__consumer_offsets", [b"a"])
+    broker.wait_for(lambda: offsets.log.log_end_offset == 1)
+    assert orders.log.log_end_offset == 0
+    assert not any(topic.topic == "orders" for fetch in leader.fetches() for topic in fetch.topics)
+
+    # It is told, and finds the disk as it was.
+    broker.fetchers.resume_copies()
+    leader.append("__consumer_offsets", [b"b"])
+    broker.wait_for(lambda: offsets.log.log_end_offset == 2)
+    assert orders.log.log_end_offset == 0
+
+    log_dir.copy_refusal = None
+    broker.fetchers.resume_copies()
+    broker.wait_for(lambda: orders.log.log_end_offset == 1)
+
+
+def test_a_follower_whose_disk_fills_up_meanwhile_stops_and_goes_on(
+    broker: FollowingBroker, leader: FakeLeader, port: Peer
+) -> None:
+    """What came is dropped, and fetched again later."""
+    orders = broker.follow(broker.partition("orders"))
+    leader.append("orders", [b"a"])
+    broker.wait_for(lambda: orders.log.log_end_offset == 1)
+    (log_dir,) = broker.logs.dirs
+    log_dir.copy_refusal = "low on space"
+    leader.append("orders", [b"b"])
+    until(lambda: broker.fetchers.waiting_for_space() == 1, "the follower waits")
+    assert orders.log.log_end_offset == 1
+
+    log_dir.copy_refusal = None
+    broker.fetchers.resume_copies()
+    broker.wait_for(lambda: orders.log.log_end_offset == 2)
 
 
 @pytest.mark.parametrize("newest", [4, 11, 12, 14])

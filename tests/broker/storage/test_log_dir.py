@@ -19,6 +19,7 @@ from ottla.broker.storage.checkpoint import (
     read_offsets,
 )
 from ottla.broker.storage.directory_files import CLEAN_SHUTDOWN, MetaProperties, read_clean_shutdown
+from ottla.broker.storage.disk_space import SpaceLevel, Watermark
 from ottla.broker.storage.errors import FlushError, StorageError
 from ottla.broker.storage.log_dir import LogDir
 
@@ -108,7 +109,7 @@ def test_any_failed_flush_takes_the_directory_offline(log_dir: LogDir) -> None:
 def test_the_first_failure_counts_and_is_told_once(tmp_path: Path, log_lines: list[EventDict]) -> None:
     """A disk fails in many places at once: one line, one call."""
     calls: list[None] = []
-    log_dir = LogDir(tmp_path, on_offline=lambda: calls.append(None))
+    log_dir = LogDir(tmp_path, on_trouble=lambda: calls.append(None))
 
     log_dir.failed(os_error(errno.EIO))
     log_dir.failed(os_error(errno.EROFS))
@@ -121,7 +122,7 @@ def test_the_first_failure_counts_and_is_told_once(tmp_path: Path, log_lines: li
 def test_low_space_refuses_clients_until_there_is_clearly_more(tmp_path: Path, log_lines: list[EventDict]) -> None:
     """Below the threshold clients are refused; a tenth above it they are taken; one line for each change."""
     space = FakeSpace(1000)
-    log_dir = LogDir(tmp_path, 100, statvfs=space)
+    log_dir = LogDir(tmp_path, Watermark(100), statvfs=space)
     seen = []
     for free_bytes in (1000, 100, 99, 50, 100, 109, 110, 105, 99):
         space.free_bytes = free_bytes
@@ -135,9 +136,53 @@ def test_low_space_refuses_clients_until_there_is_clearly_more(tmp_path: Path, l
     assert [line["log_level"] for line in log_lines] == ["warning", "info", "warning"]
 
 
+def test_followers_stop_later_than_producers_and_groups_last(tmp_path: Path) -> None:
+    """At half and at a quarter of the watermark, each with a tenth of it between going and coming."""
+    space = FakeSpace(1000)
+    log_dir = LogDir(tmp_path, Watermark(400), statvfs=space)
+    seen = []
+    for free_bytes in (400, 399, 200, 199, 100, 99, 109, 110, 219, 220, 439, 440):
+        space.free_bytes = free_bytes
+        log_dir.sample_space()
+        refusals = (log_dir.client_refusal, log_dir.copy_refusal, log_dir.coordinator_refusal)
+        seen.append([refusal is not None for refusal in refusals].count(True))
+
+    assert seen == [0, 1, 1, 2, 2, 3, 3, 2, 2, 1, 1, 0]
+    assert log_dir.refusal is None
+
+
+def test_the_larger_of_bytes_and_percent_counts(tmp_path: Path) -> None:
+    """The message names the option that refuses. A disk that jumps over levels is at the last one at once."""
+    space = FakeSpace(49)
+    log_dir = LogDir(tmp_path, Watermark(10, 5.0), statvfs=space)
+    log_dir.sample_space()
+    assert log_dir.watermark_bytes == 50
+    assert "ottla.log.min.free.percent keeps 50;" in str(log_dir.client_refusal)
+    space.free_bytes = 1
+    log_dir.sample_space()
+    assert log_dir.space_level is SpaceLevel.NO_APPENDS
+
+    log_dir.watermark = Watermark(10, 0.5)
+    space.free_bytes = 9
+    assert log_dir.sample_space()
+    assert log_dir.space_level is SpaceLevel.NO_PRODUCERS
+    assert "ottla.log.min.free.bytes keeps 10;" in str(log_dir.client_refusal)
+
+
+def test_an_append_that_finds_no_space_has_it_sampled(tmp_path: Path) -> None:
+    """A disk may fill up between two samples."""
+    calls: list[None] = []
+    log_dir = LogDir(tmp_path, on_trouble=lambda: calls.append(None))
+
+    log_dir.failed(os_error(errno.ENOSPC))
+
+    assert log_dir.is_online
+    assert calls == [None]
+
+
 def test_no_threshold_refuses_nothing(tmp_path: Path) -> None:
     """With 0 a full disk is found out by the append alone."""
-    log_dir = LogDir(tmp_path, 0, statvfs=FakeSpace(0))
+    log_dir = LogDir(tmp_path, Watermark(0), statvfs=FakeSpace(0))
 
     log_dir.sample_space()
 
@@ -147,7 +192,7 @@ def test_no_threshold_refuses_nothing(tmp_path: Path) -> None:
 def test_a_directory_that_cannot_be_looked_at_is_offline(tmp_path: Path) -> None:
     """Gone is gone, whatever the error."""
     space = FakeSpace(1000)
-    log_dir = LogDir(tmp_path, 100, statvfs=space)
+    log_dir = LogDir(tmp_path, Watermark(100), statvfs=space)
     space.error = os_error(errno.ENOENT)
 
     log_dir.sample_space()
@@ -157,7 +202,7 @@ def test_a_directory_that_cannot_be_looked_at_is_offline(tmp_path: Path) -> None
 
 def test_space_does_not_bring_an_offline_directory_back(tmp_path: Path) -> None:
     """Only a restart does."""
-    log_dir = LogDir(tmp_path, 100, statvfs=FakeSpace(1000))
+    log_dir = LogDir(tmp_path, Watermark(100), statvfs=FakeSpace(1000))
     log_dir.failed(os_error(errno.EIO))
 
     log_dir.sample_space()

@@ -33,6 +33,7 @@ class Guard:
     def __init__(self, refusal: str | None = None, client_refusal: str | None = None) -> None:
         self.refusal = refusal
         self.client_refusal = client_refusal
+        self.copy_refusal = self.coordinator_refusal = refusal
         self.errors: list[OSError] = []
 
     def failed(self, error: OSError) -> None:

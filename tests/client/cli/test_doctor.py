@@ -17,10 +17,11 @@ from tests.kit.coroutines import BOTH_LOOPS
 from tests.kit.hosts import LOOPBACK
 from tests.kit.zookeeper import ZooKeeper, ZooKeeperServer
 
-from ottla.client.admin.results import LogDirDescription
-from ottla.client.cli.health.diagnosis import disk_finding
+from ottla.client.admin.results import LogDirDescription, LogDirReplica
 from ottla.client.cli.health.dialing import DialVerdict, dial
+from ottla.client.cli.health.disks import disk_finding, stuck_finding
 from ottla.client.cli.health.findings import Status
+from ottla.client.cli.health.surroundings import KeptFree
 from ottla.client.errors import KafkaStorageError
 from ottla.client.net.settings import ClientSettings
 from ottla.protocol.api import Api
@@ -194,8 +195,50 @@ def test_disks_are_judged_by_what_is_free(log_dir: LogDirDescription, status: St
 
 def test_a_disk_with_less_than_is_kept_free_is_full() -> None:
     """The broker refuses records then, whatever share of a small disk is free; sizes have units that say something."""
-    found = disk_finding(LogDirDescription(1, "/data", 48 << 20, 12 << 20, ()), kept_free_bytes=64 << 20)
+    found = disk_finding(LogDirDescription(1, "/data", 48 << 20, 12 << 20, ()), KeptFree(64 << 20, 1.0))
     assert found.status is Status.BROKEN
     assert "12.0 MiB of 48.0 MiB free" in found.found
     assert "ottla.log.min.free.bytes keeps 64.0 MiB" in found.found
     assert disk_finding(LogDirDescription(1, "/data", 0, 0, ())).status is Status.BROKEN
+
+
+def test_a_disk_is_judged_by_the_larger_of_bytes_and_percent_and_its_largest_topics_are_named() -> None:
+    """What to trim is what helps most."""
+    replicas = tuple(
+        LogDirReplica(topic, partition, size << 20, 0, is_future=False)
+        for topic, partition, size in (("small", 0, 1), ("orders", 0, 20), ("orders", 1, 20), ("views", 0, 30))
+    )
+    found = disk_finding(LogDirDescription(1, "/data", 100 << 20, 4 << 20, replicas), KeptFree(1 << 20, 5.0))
+
+    assert "ottla.log.min.free.percent keeps 5.0 MiB" in found.found
+    assert "Largest topics: orders (40.0 MiB), views (30.0 MiB), small (1.0 MiB)." in found.advice
+    assert found.change == "ottla topic alter orders -c retention.bytes=BYTES"
+
+
+@pytest.mark.parametrize(
+    ("holder", "value", "said", "change"),
+    [
+        ("future timestamp", "4102444800000", "from 2", "ottla topic trim orders --offset 7 --partition 0"),
+        ("lagging follower", "-1", "broker 3 lacks its records", "ottla topic describe orders"),
+        ("open transaction", "5", "a transaction is open from offset 5", "ottla transaction find-hanging"),
+    ],
+)
+def test_a_segment_that_cannot_be_deleted_is_named_with_the_reason(
+    holder: str, value: str, said: str, change: str
+) -> None:
+    """With its file, its bytes, and what to do."""
+    segment = {
+        "topic": "orders",
+        "partition": 0,
+        "path": "/data/orders-0/00000000000000000000.log",
+        "next_offset": "7",
+        "held_bytes": str(3 << 20),
+        "holder": holder,
+        "value": value,
+        "lagging_brokers": [3] if holder == "lagging follower" else [],
+    }
+    found = stuck_finding(1, segment)
+
+    assert found.found.startswith("/data/orders-0/00000000000000000000.log holds back 3.0 MiB: ")
+    assert said in found.found
+    assert found.change == change

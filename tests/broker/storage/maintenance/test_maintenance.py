@@ -52,11 +52,13 @@ class Setup:
         self.group_commit = GroupCommit(self.logs.dirs, linger=lambda: None)
         self.lost: list[tuple[LogDir, list[TopicPartition]]] = []
         self.loop_ms = 0
+        self.space_returned: list[int] = []
         self.maintenance = Maintenance(
             self.logs,
             self.group_commit,
             lambda log_dir, partitions: self.lost.append((log_dir, partitions)),
             lambda: self.loop_ms,
+            on_space=lambda: self.space_returned.append(self.loop_ms),
         )
 
     def flush(self) -> None:
@@ -163,6 +165,69 @@ def test_low_space_is_noticed_and_forgiven(tmp_path: Path) -> None:
     setup.maintenance.sample_space()
 
     assert append(setup.orders) == 13
+
+
+def test_a_low_disk_gets_the_space_of_deleted_files_at_once(tmp_path: Path) -> None:
+    """The delays of deleted segments and partitions end early."""
+    broker = Broker(tmp_path)
+    broker.settings["ottla.log.min.free.bytes"] = "100"
+    broker.statvfs = space = FakeSpace(1000)
+    setup = Setup(broker)
+    fill(setup.orders)
+    setup.clock.now += WEEK_MS + 1
+    setup.maintenance.retain()
+    setup.logs.delete([VIEWS])
+    setup.maintenance.remove_deleted()
+    assert list(broker.paths[0].glob("orders-0/*.deleted"))
+    assert list(broker.paths[1].glob("views*"))
+
+    space.free_bytes = 99
+    setup.maintenance.sample_space()
+    setup.maintenance.remove_deleted()
+
+    assert not list(broker.paths[0].glob("orders-0/*.deleted"))
+    assert not list(broker.paths[1].glob("views*"))
+
+
+def test_a_low_disk_hurries_retention_and_names_the_largest_topics_once(
+    tmp_path: Path, log_lines: list[EventDict]
+) -> None:
+    """Retention runs again every ten seconds, because options may have changed; who waits for space is woken."""
+    broker = Broker(tmp_path, directories=1)
+    broker.settings["ottla.log.min.free.bytes"] = "100"
+    broker.statvfs = space = FakeSpace(1000)
+    setup = Setup(broker)
+    fill(setup.orders)
+    append(setup.views)
+    (retention,) = [loop for loop in setup.maintenance.loops if any(task.name == "retain" for task in loop.tasks)]
+    hurried = []
+    space.free_bytes = 99
+    for second in range(21):
+        setup.loop_ms = second * 1000
+        setup.maintenance.sample_space()
+        if retention.wake.is_set():
+            retention.wake.clear()
+            hurried.append(second)
+    space.free_bytes = 1000
+    setup.maintenance.sample_space()
+
+    assert hurried == [0, 10, 20]
+    assert setup.space_returned == [20_000]
+    (named,) = [line for line in log_lines if line["event"] == "topics_to_trim"]
+    assert [text.partition(":")[0] for text in named["largest"]] == ["orders", "views"]
+    assert named["largest"][0].endswith(" bytes (retention.ms=604800000)")
+
+
+def test_a_disk_that_is_full_at_the_start_has_its_topics_named(tmp_path: Path, log_lines: list[EventDict]) -> None:
+    """The broker starts, and says what to trim."""
+    broker = Broker(tmp_path, directories=1)
+    broker.settings["ottla.log.min.free.bytes"] = "100"
+    broker.statvfs = FakeSpace(0)
+    setup = Setup(broker)
+
+    setup.maintenance.sample_space()
+
+    assert [line["event"] for line in log_lines if "topics" in line["event"]] == ["topics_to_trim"]
 
 
 def failures(lines: list[EventDict]) -> list[EventDict]:
