@@ -96,7 +96,7 @@ class ErrorCode(IntEnum):
     TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53, _FINAL, "The principal may not use this transactional id."
     SECURITY_DISABLED = 54, _FINAL, "The cluster has no authorizer, so it has no ACLs."
     OPERATION_NOT_ATTEMPTED = 55, _FINAL, "Another part of the same request failed, so this part was not tried."
-    KAFKA_STORAGE_ERROR = 56, _REFRESH, "The disk of this replica failed; another broker may take over."
+    KAFKA_STORAGE_ERROR = 56, _REFRESH, "The disk of this replica failed or is full."
     LOG_DIR_NOT_FOUND = 57, _FINAL, "The broker has no log directory of this name."
     SASL_AUTHENTICATION_FAILED = 58, _FINAL, "The credentials are wrong, or the mechanism refused them."
     UNKNOWN_PRODUCER_ID = 59, _FINAL, "The log holds no records of this producer any more."

@@ -74,8 +74,8 @@ async def diagnose(settings: ClientSettings, directory: Path, zookeeper: str | N
         yield await compare_clocks(described.brokers, pages)
         if are_reached:
             kept_free = await kept_free_space(admin, [each.broker_id for each in described.brokers])
-            for log_dir in await admin.describe_log_dirs((), raise_errors=False):
-                yield disk_finding(log_dir, kept_free.get(log_dir.broker_id, KeptFree()))
+            for finding in await _disks(admin, kept_free):
+                yield finding
             named = [address.host for address in settings.addresses]
             for finding in await stuck_findings(described.brokers, pages, named):
                 yield finding
@@ -178,6 +178,19 @@ async def _replicas(admin: Admin, health: Health) -> Finding:
         found = f"too few in sync for acks=all: {_named(refusing)}, with ISR {_listed(refusing[0].isr)}"
         return Finding(Status.BROKEN, "replicas", found, start)
     return Finding(Status.WARNING, "replicas", f"{len(weak)} partitions are under-replicated: {_named(weak)}", start)
+
+
+async def _disks(admin: Admin, kept_free: Mapping[int, KeptFree]) -> list[Finding]:
+    """Judge the disks. The sizes of topics, of which there may be many, are asked for only if a disk has a problem."""
+    findings: list[Finding] = []
+    for topics in ((), None):
+        findings = [
+            disk_finding(log_dir, kept_free.get(log_dir.broker_id, KeptFree()))
+            for log_dir in await admin.describe_log_dirs(topics, raise_errors=False)
+        ]
+        if all(finding.status is Status.OK for finding in findings):
+            break
+    return findings
 
 
 def _named(partitions: Sequence[WeakPartition]) -> str:
