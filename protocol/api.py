@@ -86,6 +86,7 @@ class Api(IntEnum):
     DELETE_SHARE_GROUP_OFFSETS = 92
     # Ours alone: far from the keys of Apache Kafka, and from those that vendors use from 10000 on.
     MIRROR_APPEND = 22_000
+    UNDELETE_TOPICS = 22_001
 
     @cached_property
     def label(self) -> str:

@@ -15,6 +15,7 @@ from ottla.broker.cluster.broker_link import BrokerLink, address_of_broker, addr
 from ottla.broker.cluster.cluster_registry import ClusterRegistry
 from ottla.broker.cluster.configs import Configs
 from ottla.broker.cluster.controller_gate import ControllerGate
+from ottla.broker.cluster.kept_logs import give_up_logs
 from ottla.broker.cluster.membership import Membership
 from ottla.broker.cluster.metadata import MetadataCache
 from ottla.broker.cluster.zookeeper import ZooKeeper
@@ -57,6 +58,7 @@ from ottla.broker.transactions.markers import MarkerSender
 from ottla.broker.transactions.verifier import Verifier
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.identifiers import AUDIT_TOPIC, NO_LEADER, TopicPartition
+from ottla.protocol.primitives import uuid_from_text
 
 # Longer than another broker waits for its replicas.
 _BROKER_REQUEST_TIMEOUT_MS: Final = 10_000
@@ -131,7 +133,7 @@ def wire(config: BrokerConfig, zookeeper: ZooKeeper, clocks: Clocks) -> Services
         clocks.wall_ms,
         on_loaded=lambda: delayed_topics.check(TRANSACTION_STATE),
     )
-    group_offsets = GroupOffsets(groups, lambda: membership.may_lead_alone)
+    group_offsets = GroupOffsets(groups, lambda: membership.may_lead_alone, partial(_topic_name, metadata))
     marker_writer = MarkerWriter(partitions, group_offsets, clocks.wall_ms)
 
     def link_to(broker: int, purpose: str, client_id: str = "") -> BrokerLink:
@@ -181,6 +183,7 @@ def wire(config: BrokerConfig, zookeeper: ZooKeeper, clocks: Clocks) -> Services
         )
         security.audit.sink = audit_topic.add
     security.audit.on_change = BROKER_EVENTS.note_change
+    logs.kept.may_give_up = lambda kept: give_up_logs(zookeeper, metadata, broker_id, kept.topic_id, kept.mark.topic)
     return Services(
         clocks=clocks,
         zookeeper=zookeeper,
@@ -320,6 +323,14 @@ def _leader_of(metadata: MetadataCache, partition: TopicPartition) -> int | None
     if known is None:
         return None if snapshot.topic(TRANSACTION_STATE) is not None else NO_LEADER
     return known.leader if known.leader in snapshot.brokers else NO_LEADER
+
+
+def _topic_name(metadata: MetadataCache, topic_id: str) -> str | None:
+    try:
+        found = metadata.snapshot.topic_by_id(uuid_from_text(topic_id))
+    except ValueError:
+        return None
+    return None if found is None else found.name
 
 
 def _leader_of_audit(metadata: MetadataCache) -> int | None:

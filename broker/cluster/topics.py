@@ -72,7 +72,7 @@ class Topics:
         """Create a topic, or raise KafkaError and leave nothing behind. The controller chooses leaders afterwards."""
         check_topic_name(topic.name)
         self._check_partition_count(len(topic.assignment) or topic.partition_count)
-        self._refuse_existing(topic.name)
+        refuse_existing(self._zookeeper, topic.name)
         assignment = self._assignment(topic)
         config = self.checked_config(topic.configs)
         topic_id = bytes(16) if validate_only else znodes.new_uuid()
@@ -144,18 +144,6 @@ class Topics:
         if count > limit:
             detail = f"{count} partitions are more than ottla.topic.max.partitions = {limit}"
             raise KafkaError(ErrorCode.INVALID_PARTITIONS, detail)
-
-    def _refuse_existing(self, name: str) -> None:
-        if self._zookeeper.exists(znodes.topic_path(name)) is not None:
-            raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, name)
-        if "." in name or "_" in name:
-            # Metric names use an underscore for both, so metrics could not tell such topics apart.
-            same = name.replace(".", "_")
-            others = (each for each in self._zookeeper.children(znodes.TOPICS) if each.replace(".", "_") == same)
-            for other in others:
-                raise KafkaError(
-                    ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} differs from topic {other} only in dots and underscores"
-                )
 
     def _assignment(self, topic: TopicSpec) -> Mapping[int, Sequence[int]]:
         counts = (topic.partition_count, topic.replication_factor)
@@ -232,6 +220,20 @@ class Topics:
             raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, detail)
         added = {present + index: replicas for index, replicas in enumerate(assignment)}
         return _checked_assignment(added, self._racks(), first_partition=present, replication_factor=len(first))
+
+
+def refuse_existing(zookeeper: ZooKeeper, name: str) -> None:
+    """Raise KafkaError if a topic of this name exists, or one whose metrics would have the same name."""
+    if zookeeper.exists(znodes.topic_path(name)) is not None:
+        raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, name)
+    if "." in name or "_" in name:
+        # Metric names use an underscore for both, so metrics could not tell such topics apart.
+        same = name.replace(".", "_")
+        others = (each for each in zookeeper.children(znodes.TOPICS) if each.replace(".", "_") == same)
+        for other in others:
+            raise KafkaError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} differs from topic {other} only in dots and underscores"
+            )
 
 
 def topic_id_of(content: znodes.TopicNode) -> bytes | None:

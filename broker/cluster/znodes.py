@@ -17,6 +17,8 @@
     /log_dir_event_notification/log_dir_event_<n>   LogDirEventNode
     /ottla/login_secret                             random bytes, for brokers only. Ours, not Kafka's
     /ottla/moves                                    MovesNode, while moves wait for their turn. Ours, not Kafka's
+    /ottla/deleted_topics/<topic id>                DeletedTopicNode. Ours, not Kafka's
+    /ottla/deleted_topics/<topic id>/<broker>       no data: the broker does not keep its logs of it any more
 
 Apache Kafka's brokers and tools read and write the same nodes, so the keys, their order and the quotes around some of
 the numbers are Kafka's. Unknown keys are ignored, by Kafka too, and older versions are read.
@@ -32,6 +34,7 @@ from msgspec import UNSET, UnsetType
 
 from ottla.broker.cluster.operations import ZooKeeperError
 from ottla.broker.config import Endpoint
+from ottla.protocol.primitives import uuid_to_text
 
 CLUSTER_ID: Final = "/cluster/id"
 CONTROLLER: Final = "/controller"
@@ -52,6 +55,7 @@ LOG_DIR_EVENT_PREFIX: Final = "log_dir_event_"
 OTTLA: Final = "/ottla"
 LOGIN_SECRET: Final = "/ottla/login_secret"  # noqa: S105 - a path
 MOVES: Final = "/ottla/moves"
+DELETED_TOPICS: Final = "/ottla/deleted_topics"
 
 TOPIC_CONFIGS: Final = "topics"
 BROKER_CONFIGS: Final = "brokers"
@@ -110,6 +114,11 @@ def config_path(entity_type: str, name: str) -> str:
 def delete_topic_path(topic: str) -> str:
     """Return the path that marks a topic for deletion."""
     return f"{DELETE_TOPICS}/{topic}"
+
+
+def deleted_topic_path(topic_id: bytes) -> str:
+    """Return the path of a deleted topic that can be brought back."""
+    return f"{DELETED_TOPICS}/{uuid_to_text(topic_id)}"
 
 
 class MalformedNodeError(ZooKeeperError):
@@ -258,6 +267,28 @@ class MovesNode(Content, frozen=True, kw_only=True):
     throttled_brokers: list[int] = []
 
 
+class DeletedPartition(msgspec.Struct, frozen=True, kw_only=True):
+    """A partition of a deleted topic, as it was when its deletion began."""
+
+    replicas: list[int]
+    isr: list[int]
+    leader_epoch: int
+    # For each member of the ISR, the epoch of the registration that was in sync.
+    isr_broker_epochs: list[int]
+
+
+class DeletedTopicNode(Content, frozen=True, kw_only=True):
+    """A deleted topic that can be brought back, once its deletion is complete."""
+
+    version: int = 1
+    name: str
+    deleted_ms: int
+    kept_until_ms: int
+    is_complete: bool = False
+    partitions: dict[int, DeletedPartition]
+    config: dict[str, str] = {}
+
+
 class ConfigNode(Content, frozen=True, kw_only=True):
     """The options of a topic, broker, client, user or address. They include passwords and credentials."""
 
@@ -301,6 +332,11 @@ class LogDirEventNode(Content, frozen=True, kw_only=True):
     version: int = 1
     broker: int
     event: int = 1
+
+
+def completed(content: DeletedTopicNode) -> DeletedTopicNode:
+    """Return the content of a deleted topic whose deletion is complete."""
+    return msgspec.structs.replace(content, is_complete=True)
 
 
 def new_uuid() -> bytes:

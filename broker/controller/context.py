@@ -75,6 +75,8 @@ class ControllerContext:
     # Topics to delete, and those of them that cannot be deleted now, for example because of a replica on a dead broker.
     deleting: set[str] = field(default_factory=set)
     ineligible: set[str] = field(default_factory=set)
+    # Topics to delete that can be brought back, and until when.
+    kept: dict[str, int] = field(default_factory=dict)
 
     def partition_state(self, partition: TopicPartition) -> PartitionState:
         """Return the state of a partition."""
@@ -145,3 +147,4 @@ class ControllerContext:
         self.topic_ids.pop(topic, None)
         self.deleting.discard(topic)
         self.ineligible.discard(topic)
+        self.kept.pop(topic, None)

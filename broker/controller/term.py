@@ -17,6 +17,7 @@ from ottla.broker.controller.broker_events import BrokerEvents
 from ottla.broker.controller.controlled_shutdown import ControlledShutdown
 from ottla.broker.controller.election import Elected
 from ottla.broker.controller.isr_updates import IsrUpdates
+from ottla.broker.controller.kept_topics import KeptTopics
 from ottla.broker.controller.leader_elections import LeaderElections
 from ottla.broker.controller.office import ControllerTools, Office
 from ottla.broker.controller.partition_states import (
@@ -48,8 +49,9 @@ class Term:
         office = Office(tools, elected)
         self._office = office
         self.context = office.context
+        self.kept_topics = KeptTopics(office)
         self._deletion = TopicDeletion(
-            office.context, office.zookeeper, office.fence, office.outbox, office.transitions
+            office.context, office.zookeeper, office.fence, office.outbox, office.transitions, self.kept_topics
         )
         self.reassignments = Reassignments(
             office.context,
@@ -62,6 +64,7 @@ class Term:
         )
         self._brokers = BrokerEvents(office, self._deletion, self.reassignments)
         self._topics = TopicEvents(office, self._deletion, self.reassignments)
+        self.kept_topics.on_restored = self._topics.restored
         self.isr_updates = IsrUpdates(office.context, office.store, office.outbox, self.reassignments.isr_changed)
         self.elections = LeaderElections(office)
         self.moves = MoveQueue(office, self.reassignments, self.elections)
@@ -113,6 +116,7 @@ class Term:
         self.reassignments.resume()
         self.moves.resume()
         self._deletion.resume()
+        self.kept_topics.begin()
         self.elections.begin(_FIRST_REBALANCE_SECONDS)
         self.auto_balance.begin()
         office.finish()

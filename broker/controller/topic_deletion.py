@@ -18,11 +18,12 @@ from collections.abc import Iterable, Iterator
 import structlog
 
 from ottla.broker.cluster import znodes
-from ottla.broker.cluster.operations import Delete, MultiError, NoNodeError, NotEmptyError
+from ottla.broker.cluster.operations import Delete, MultiError, NoNodeError, NotEmptyError, Operation
 from ottla.broker.cluster.topics import topic_id_of
 from ottla.broker.cluster.zookeeper import ZooKeeper
 from ottla.broker.controller.context import ControllerContext, Replica
 from ottla.broker.controller.election import Fence
+from ottla.broker.controller.kept_topics import KeptTopics
 from ottla.broker.controller.messages.outbox import Outbox
 from ottla.broker.controller.partition_states import PartitionState, ReplicaState
 from ottla.broker.controller.transitions import Transitions
@@ -34,13 +35,20 @@ class TopicDeletion:
     """The topics that are being deleted, in one term."""
 
     def __init__(
-        self, context: ControllerContext, zookeeper: ZooKeeper, fence: Fence, outbox: Outbox, transitions: Transitions
+        self,
+        context: ControllerContext,
+        zookeeper: ZooKeeper,
+        fence: Fence,
+        outbox: Outbox,
+        transitions: Transitions,
+        kept_topics: KeptTopics,
     ) -> None:
         self._context = context
         self._zookeeper = zookeeper
         self._fence = fence
         self._outbox = outbox
         self._transitions = transitions
+        self._kept_topics = kept_topics
         # Topics that the brokers were told to forget.
         self._announced: set[str] = set()
 
@@ -86,6 +94,10 @@ class TopicDeletion:
 
     def _start(self, topic: str, replicas: list[Replica]) -> None:
         partitions = self._context.partitions([topic])
+        # Before the brokers hear of it: they must know whether to keep the logs and the committed offsets.
+        if self._kept_topics.keep(topic):
+            self._remove_nodes(topic)
+            return
         if topic not in self._announced:
             self._announced.add(topic)
             existing = [
@@ -109,6 +121,9 @@ class TopicDeletion:
 
     def _complete(self, topic: str, replicas: list[Replica]) -> None:
         self._transitions.move_replicas(replicas, ReplicaState.NON_EXISTENT)
+        self._remove_nodes(topic)
+
+    def _remove_nodes(self, topic: str) -> None:
         try:
             self._fence.delete(self._known_paths(topic))
             self._delete_topic(topic)
@@ -121,16 +136,20 @@ class TopicDeletion:
         log.info("topic_deleted", topic=topic)
 
     def _delete_topic(self, topic: str) -> None:
-        """Delete mark, options and topic together, except for nodes that somebody else has deleted meanwhile."""
+        """Delete mark, options and topic together, except for nodes that somebody else has deleted meanwhile.
+
+        From that moment on, a topic that is kept can be brought back.
+        """
         mark = znodes.delete_topic_path(topic)
-        left = [mark, znodes.config_path(znodes.TOPIC_CONFIGS, topic), znodes.topic_path(topic)]
+        gone = [mark, znodes.config_path(znodes.TOPIC_CONFIGS, topic), znodes.topic_path(topic)]
+        left: list[Operation] = [*self._kept_topics.completion(topic), *map(Delete, gone)]
         while left:
-            outcome = self._fence.multi_many([[Delete(path) for path in left]])[0]
+            outcome = self._fence.multi_many([left])[0]
             if not isinstance(outcome, MultiError):
                 return
             if not isinstance(outcome.reason, NoNodeError):
                 raise outcome.reason
-            left.remove(outcome.operation.path)
+            left.remove(outcome.operation)
             if outcome.operation.path == mark and not self._is_still_there(topic):
                 # The first try succeeded and its answer was lost. By now the name may belong to a new topic.
                 return

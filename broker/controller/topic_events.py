@@ -52,6 +52,18 @@ class TopicEvents:
             # A mark that came before its topic was known was ignored so far.
             self._deletions_changed()
 
+    def restored(self, topic: str) -> None:
+        """Enter a topic that was brought back, and elect leaders among its replicas."""
+        self._load_topics([topic])
+        partitions = self._context.partitions([topic])
+        replicas = self._context.replicas(partitions)
+        self._context.leadership |= self._office.store.read(partitions)
+        self._context.partition_states |= dict.fromkeys(partitions, PartitionState.OFFLINE)
+        self._context.replica_states |= dict.fromkeys(replicas, ReplicaState.OFFLINE)
+        self._transitions.move_partitions(partitions, PartitionState.ONLINE)
+        online = [replica for replica in replicas if self._context.is_working(replica)]
+        self._transitions.move_replicas(online, ReplicaState.ONLINE)
+
     def _topic_changed(self, topic: str) -> None:
         node = self._office.reader.topics([topic], self._topic_notice).get(topic)
         known = self._context.assignments.get(topic)

@@ -62,6 +62,7 @@ from ottla.broker.handlers.topics.delete_topics import delete_topics
 from ottla.broker.handlers.topics.elect_leaders import elect_leaders
 from ottla.broker.handlers.topics.list_partition_reassignments import list_partition_reassignments
 from ottla.broker.handlers.topics.metadata import metadata
+from ottla.broker.handlers.topics.undelete_topics import undelete_topics
 from ottla.broker.handlers.transactions.add_offsets_to_txn import add_offsets_to_txn
 from ottla.broker.handlers.transactions.add_partitions_to_txn import add_partitions_to_txn
 from ottla.broker.handlers.transactions.describe_transactions import describe_transactions
@@ -128,6 +129,7 @@ HANDLERS: Final[dict[Api, Entry]] = {
             Api.ELECT_LEADERS: elect_leaders,
             Api.ALTER_PARTITION_REASSIGNMENTS: alter_partition_reassignments,
             Api.LIST_PARTITION_REASSIGNMENTS: list_partition_reassignments,
+            Api.UNDELETE_TOPICS: undelete_topics,
         },
     ),
     **_served(

@@ -77,6 +77,7 @@ _ROWS: Final[Mapping[str, _Row]] = {
 _CHANGE_ROWS: Final[Mapping[str, _Row]] = {
     "topic_created": _Row("topic", "{principal} created topic {topic}"),
     "topic_deleted": _Row("topic", "{principal} deleted topic {topic}"),
+    "topic_undeleted": _Row("topic", "{principal} brought topic {topic} back"),
     "partitions_created": _Row("topic", "{principal} added partitions to topic {topic}"),
     "replicas_reassigned": _Row("topic", "{principal} moves {resource}"),
     "options_altered": _Row("option", "{principal} changed options of {resource}: {change}"),

@@ -61,7 +61,7 @@ class GroupCollector(Collector):
         )
         lag_sum = GaugeMetricFamily("kafka_consumergroup_lag_sum", "Lag of a topic", labels=sums)
         members = GaugeMetricFamily("kafka_consumergroup_members", "Members of a group", labels=["consumergroup"])
-        offsets_by_group = {entry.group_id: dict(entry.offsets.committed) for entry in entries}
+        offsets_by_group = {entry.group_id: entry.offsets.shown() for entry in entries}
         lags = lags_of(offsets_by_group, self._lookups, self._groups.clock())
         for entry in entries:
             members.add_metric([entry.group_id], member_count(entry))

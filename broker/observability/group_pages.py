@@ -40,7 +40,7 @@ class GroupPages:
     def overview(self) -> dict[str, Any]:
         """Return a summary of all groups."""
         entries = list(self._groups)
-        offsets = {entry.group_id: dict(entry.offsets.committed) for entry in entries}
+        offsets = {entry.group_id: entry.offsets.shown() for entry in entries}
         lags = lags_of(offsets, self._lookups, self._groups.clock())
         return {
             "is_loading": self._groups.is_loading,
@@ -53,7 +53,7 @@ class GroupPages:
     def details(self, entry: CoordinatedGroup) -> dict[str, Any]:
         """Return one group with its members, offsets and rebalances."""
         with entry.lock:
-            committed = dict(entry.offsets.committed)
+            committed = entry.offsets.shown()
             shown = self._summary(entry)
             group = entry.group
             if isinstance(group, ClassicGroup):

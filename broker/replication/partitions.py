@@ -215,8 +215,8 @@ class Partitions:
         for error in self.logs.set_aside([partition]).values():
             raise error
 
-    def drop(self, partition: TopicPartition, *, delete: bool) -> None:
-        """Stop serving a partition; with `delete`, delete its log too."""
+    def drop(self, partition: TopicPartition, *, delete: bool, kept_until_ms: int | None = None) -> None:
+        """Stop serving a partition; with `delete`, delete its log too, or keep it aside until a time."""
         with self._lock:
             dropped = self._partitions.get(partition)
             if dropped is not None:
@@ -229,7 +229,7 @@ class Partitions:
         if dropped is not None:
             self.on_role_changed(dropped)
         if delete:
-            for error in self.logs.delete([partition]).values():
+            for error in self.logs.delete([partition], kept_until_ms=kept_until_ms).values():
                 raise error
 
     def session_expired(self) -> None:

@@ -67,6 +67,7 @@ _DROPPED_IF_ABANDONED: Final = frozenset(
         Api.INCREMENTAL_ALTER_CONFIGS,
         Api.OFFSET_DELETE,
         Api.RENEW_DELEGATION_TOKEN,
+        Api.UNDELETE_TOPICS,
     }
 )
 # Answers that can be sent now; any other answer comes later.

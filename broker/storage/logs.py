@@ -38,7 +38,8 @@ from ottla.broker.storage.checkpoint import (
 )
 from ottla.broker.storage.directory_files import DirectoryKind, directory_name, read_topic_id, write_topic_id
 from ottla.broker.storage.disk_space import Watermark
-from ottla.broker.storage.errors import StorageError
+from ottla.broker.storage.errors import NO_SPACE, StorageError
+from ottla.broker.storage.kept_logs import KeptLog, KeptLogs, KeptMark, remove_kept_mark, write_kept_mark
 from ottla.broker.storage.log import Clock, Log
 from ottla.broker.storage.log_dir import CHECKPOINTS, LogDir, Offsets
 from ottla.broker.storage.open_files import OpenFiles
@@ -134,6 +135,8 @@ class Logs:
         self._unsynced: set[LogDir] = set()
         # Directories that `drop_offline` has handled.
         self._dropped: set[LogDir] = set()
+        # Deleted logs that may come back.
+        self.kept = KeptLogs()
         # Deleted directories.
         self._doomed: list[Doomed] = []
 
@@ -236,7 +239,12 @@ class Logs:
             with self.change(partition):
                 if self.find(partition) is None:
                     self._check_creatable(partition, is_new=is_new)
-                    self._create(partition)
+                    with self.kept.lock:
+                        kept = self.kept.take(topic_id, partition.partition)
+                        if kept is not None:
+                            self._bring_back(partition, kept)
+                    if kept is None:
+                        self._create(partition)
         log, log_dir = self.place(partition)
         if topic_id is not None:
             with translated(partition, log_dir):
@@ -263,6 +271,36 @@ class Logs:
         with self._changed:
             self._unsynced.add(log_dir)
             self._preferred.pop(partition, None)
+
+    def _bring_back(self, partition: TopicPartition, kept: KeptLog) -> None:
+        """Make a kept log the log of a partition again. The caller holds the lock of the kept logs."""
+        log_dir, mark = kept.log_dir, kept.mark
+        directory = log_dir.path / directory_name(partition)
+        self.retire_future(partition)
+        try:
+            with translated(partition, log_dir):
+                os.rename(kept.path, directory)
+        except KafkaError:
+            self.kept.put_back(kept)
+            raise
+        with translated(partition, log_dir):
+            sync_directory(log_dir.path)
+            log = open_log(
+                directory,
+                partition,
+                self.config_of(partition.topic),
+                self.files,
+                self.clock,
+                recovery_point=mark.recovery_point,
+                log_start_offset=mark.log_start_offset,
+            )
+            log.advance_high_watermark(mark.high_watermark)
+        self.hold(log, log_dir)
+        with translated(partition, log_dir):
+            for checkpoint in _OFFSET_OF:
+                self.checkpoint(checkpoint, log_dir)
+            remove_kept_mark(directory)
+        logger.info("kept_log_brought_back", partition=str(partition), log_end_offset=log.log_end_offset)
 
     def open_new(self, partition: TopicPartition, log_dir: LogDir, name: str, *, is_future: bool = False) -> Log:
         """Create an empty log in a directory that has none of this partition."""
@@ -426,14 +464,14 @@ class Logs:
 
     # Deleting
 
-    def delete(self, partitions: Iterable[TopicPartition]) -> Errors:
+    def delete(self, partitions: Iterable[TopicPartition], *, kept_until_ms: int | None = None) -> Errors:
         """Delete the logs of partitions, skipping those that have none; return what went wrong.
 
         The directory is renamed at once, which frees the name. The files are removed after `file.delete.delay.ms`, or
-        at the next start. Callers that still hold such a log work on in the renamed directory, and cannot touch the
-        files of a new log of the same name.
+        at the next start; or they are kept until a time, for a topic that can be brought back. Callers that still hold
+        such a log work on in the renamed directory, and cannot touch the files of a new log of the same name.
         """
-        return self._retire(partitions, DirectoryKind.DELETE)
+        return self._retire(partitions, DirectoryKind.DELETE, kept_until_ms)
 
     def set_aside(self, partitions: Iterable[TopicPartition]) -> Errors:
         """Rename the directories of partitions that are not this broker's any more, for an operator to look at."""
@@ -448,7 +486,9 @@ class Logs:
             self._forget(partition)
             self.note_broken(partition, broken)
 
-    def _retire(self, partitions: Iterable[TopicPartition], kind: DirectoryKind) -> Errors:
+    def _retire(
+        self, partitions: Iterable[TopicPartition], kind: DirectoryKind, kept_until_ms: int | None = None
+    ) -> Errors:
         errors: Errors = {}
         renamed: dict[LogDir, list[TopicPartition]] = {}
         for partition in partitions:
@@ -456,7 +496,7 @@ class Logs:
                 with self.change(partition):
                     # First, so that a crash does not leave a copy of what is gone.
                     self.retire_future(partition)
-                    log_dir = self._rename(partition, kind)
+                    log_dir = self._rename(partition, kind, kept_until_ms)
                 if log_dir is not None:
                     renamed.setdefault(log_dir, []).append(partition)
             except KafkaError as error:
@@ -469,7 +509,7 @@ class Logs:
                 errors |= dict.fromkeys(there, error)
         return errors
 
-    def _rename(self, partition: TopicPartition, kind: DirectoryKind) -> LogDir | None:
+    def _rename(self, partition: TopicPartition, kind: DirectoryKind, kept_until_ms: int | None) -> LogDir | None:
         """Rename the directory of a partition and forget it; return its log directory, None if there was nothing."""
         broken = self.broken.get(partition)
         if broken is None and self.dir_of(partition) is None:
@@ -484,12 +524,29 @@ class Logs:
                 log = self.get(partition)
                 delay_ms = log.config.file_delete_delay_ms
                 log.close_files()
+                if kept_until_ms is not None:
+                    _mark_kept(log, kept_until_ms)
                 log.relocate(path)
         self._forget(partition)
         logger.info("partition_directory_renamed", partition=str(partition), path=str(path))
         if kind is DirectoryKind.DELETE:
-            self.doom(path, log_dir, delay_ms)
+            if kept_until_ms is None:
+                # From a deletion that failed half-way.
+                remove_kept_mark(path)
+            if not self.kept.found(path, partition.partition, log_dir):
+                self.doom(path, log_dir, delay_ms)
+                if kept_until_ms is not None:
+                    self._give_up(path, partition, log_dir)
         return log_dir
+
+    def _give_up(self, path: Path, partition: TopicPartition, log_dir: LogDir) -> None:
+        """Say that a deleted log could not be kept; KafkaError if nobody hears, so that its deletion is tried again."""
+        with translated(partition, log_dir):
+            topic_id = read_topic_id(path)
+        if topic_id is not None:
+            kept = KeptLog(topic_id, partition.partition, path, log_dir, KeptMark(0, partition.topic, 0, 0, 0))
+            if not self.kept.may_give_up(kept):
+                raise storage_error(f"{partition} was deleted, but could neither be kept nor be given up")
 
     def _forget(self, partition: TopicPartition) -> None:
         """Free the name of a partition. The caller has moved its files away."""
@@ -512,6 +569,7 @@ class Logs:
         A directory that cannot be removed now is removed after the next start.
         """
         now_ms = self.clock()
+        self.kept.give_up_due(now_ms, lambda kept: self.doom(kept.path, kept.log_dir, delay_ms=0))
         with self._changed:
             due = [doomed for doomed in self._doomed if doomed.due_ms <= now_ms or doomed.log_dir.is_space_low]
             self._doomed = [doomed for doomed in self._doomed if doomed not in due]
@@ -612,6 +670,17 @@ class Logs:
             return offsets | {log.partition: cleaned[log.partition] for log in logs if log.partition in cleaned}
         offset_of = _OFFSET_OF[name]
         return offsets | {log.partition: offset_of(log) for log in logs}
+
+
+def _mark_kept(log: Log, kept_until_ms: int) -> None:
+    """Note that a log is kept. On a full disk it is not: the space is needed more."""
+    offsets = (log.recovery_point, log.log_start_offset, log.high_watermark)
+    try:
+        write_kept_mark(log.directory, KeptMark(kept_until_ms, log.partition.topic, *offsets))
+    except OSError as error:
+        if error.errno not in NO_SPACE:
+            raise
+        logger.warning("deleted_log_not_kept", partition=str(log.partition), reason=str(error))
 
 
 def storage_error(detail: str) -> KafkaError:

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         ConfigResource,
         CreatedTopic,
         DeletedRecords,
+        DeletedTopic,
         ElectionOutcome,
         ListedOffset,
         LogDirDescription,
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
         TopicListing,
         TopicOutcome,
         TopicPartitionReplica,
+        UndeletedTopic,
     )
     from ottla.client.admin.security_results import (
         AclBinding,
@@ -140,6 +142,20 @@ class Admin:
     async def delete_topics(self, names: Sequence[str], *, raise_errors: bool = True) -> tuple[TopicOutcome, ...]:
         """Delete topics and all their records."""
         results = await topic_requests.delete_topics(self._requests, names)
+        return raised(results, raise_errors)
+
+    async def list_deleted_topics(self) -> tuple[DeletedTopic, ...]:
+        """List deleted topics that can be brought back, those deleted last first. Only our brokers know this."""
+        return await topic_requests.list_deleted_topics(self._requests)
+
+    async def undelete_topics(
+        self, topics: Mapping[str, str | None], *, validate_only: bool = False, raise_errors: bool = True
+    ) -> tuple[UndeletedTopic, ...]:
+        """Bring deleted topics back with their records, options and committed offsets. Only our brokers can do this.
+
+        `topics` has their ids, as `list_deleted_topics` returns them, each with a new name, or None for the old one.
+        """
+        results = await topic_requests.undelete_topics(self._requests, topics, validate_only=validate_only)
         return raised(results, raise_errors)
 
     async def create_partitions(

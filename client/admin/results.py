@@ -12,11 +12,13 @@ from typing import Any, NamedTuple
 from ottla.client.admin.result import Result
 from ottla.client.admin.topic_results import (
     CreatedTopic,
+    DeletedTopic,
     NewTopic,
     PartitionDescription,
     TopicDescription,
     TopicListing,
     TopicOutcome,
+    UndeletedTopic,
 )
 from ottla.client.errors.kafka_error import KafkaError
 from ottla.protocol.config_resources import ConfigResourceType
@@ -34,6 +36,7 @@ __all__ = [
     "ConfigSynonym",
     "CreatedTopic",
     "DeletedRecords",
+    "DeletedTopic",
     "ElectionOutcome",
     "ListedOffset",
     "LogDirDescription",
@@ -49,6 +52,7 @@ __all__ = [
     "TopicListing",
     "TopicOutcome",
     "TopicPartitionReplica",
+    "UndeletedTopic",
 ]
 
 # Partitions.

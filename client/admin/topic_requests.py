@@ -1,4 +1,4 @@
-"""Requests about topics: create, delete, add partitions, list and describe."""
+"""Requests about topics: create, delete, bring back, add partitions, list and describe."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from collections.abc import Collection, Mapping, Sequence
 from ottla.client.admin.routing import AdminRequests, error_of
 from ottla.client.admin.topic_results import (
     CreatedTopic,
+    DeletedTopic,
     NewTopic,
     PartitionDescription,
     TopicDescription,
     TopicListing,
     TopicOutcome,
+    UndeletedTopic,
 )
 from ottla.client.errors import UnknownTopicOrPartitionError, error_for
 from ottla.client.net.metadata import TopicInfo
@@ -29,7 +31,8 @@ from ottla.protocol.messages.create_topics import (
     CreateTopicsRequest,
 )
 from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from ottla.protocol.primitives import UUID_ZERO, uuid_to_text
+from ottla.protocol.messages.undelete_topics import UndeletableTopic, UndeleteTopicsRequest
+from ottla.protocol.primitives import UUID_ZERO, uuid_from_text, uuid_to_text
 
 # From this version on, topics are rows with a name or an id.
 _DELETE_ROWS_VERSION = 6
@@ -70,6 +73,46 @@ async def delete_topics(requests: AdminRequests, names: Sequence[str]) -> list[T
     return [
         TopicOutcome(row.name or "", error_of(row.error_code, row.error_message, f"topic {row.name!r}"))
         for row in response.responses
+    ]
+
+
+async def list_deleted_topics(requests: AdminRequests) -> tuple[DeletedTopic, ...]:
+    """Ask the controller for the deleted topics that it keeps."""
+    response = await requests.cluster.send_controller(Api.UNDELETE_TOPICS, UndeleteTopicsRequest(topics=None))
+    if (error := error_of(response.error_code, response.error_message, "deleted topics")) is not None:
+        raise error
+    return tuple(
+        DeletedTopic(
+            row.name or "",
+            uuid_to_text(row.topic_id),
+            row.partitions,
+            row.deleted_ms,
+            row.kept_until_ms,
+            tuple(row.given_up_by),
+            error_of(row.error_code, row.error_message, f"topic {row.name!r}"),
+        )
+        for row in response.topics
+    )
+
+
+async def undelete_topics(
+    requests: AdminRequests, topics: Mapping[str, str | None], *, validate_only: bool
+) -> list[UndeletedTopic]:
+    """Ask the controller to bring deleted topics back, by id, each with its new name or None."""
+    rows = [UndeletableTopic(topic_id=uuid_from_text(each), new_name=name) for each, name in topics.items()]
+    request = UndeleteTopicsRequest(
+        topics=rows, timeout_ms=requests.settings.request_timeout_ms, validate_only=validate_only
+    )
+    response = await requests.cluster.send_controller(Api.UNDELETE_TOPICS, request)
+    if (error := error_of(response.error_code, response.error_message, "deleted topics")) is not None:
+        raise error
+    return [
+        UndeletedTopic(
+            row.name,
+            uuid_to_text(row.topic_id),
+            error_of(row.error_code, row.error_message, f"topic {row.name or uuid_to_text(row.topic_id)!r}"),
+        )
+        for row in response.topics
     ]
 
 

@@ -41,6 +41,29 @@ class TopicOutcome(Result):
 
 
 @dataclass(frozen=True, slots=True)
+class DeletedTopic(Result):
+    """A deleted topic that is kept; `error` says why it cannot be brought back now."""
+
+    name: str
+    topic_id: str
+    num_partitions: int
+    deleted_ms: int
+    kept_until_ms: int
+    given_up_by: tuple[int, ...]
+    """Brokers that do not have their replicas any more, because their disks needed the space."""
+    error: KafkaError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UndeletedTopic(Result):
+    """The outcome for a topic that was to be brought back; `name` is None if it was not."""
+
+    name: str | None
+    topic_id: str
+    error: KafkaError | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class TopicListing(Result):
     """A topic in a list."""
 

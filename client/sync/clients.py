@@ -439,6 +439,8 @@ class Admin(_Twin[admin.Admin]):
     metrics = _on_loop(admin.Admin.metrics)
     create_topics = _blocking(admin.Admin.create_topics)
     delete_topics = _blocking(admin.Admin.delete_topics)
+    list_deleted_topics = _blocking(admin.Admin.list_deleted_topics)
+    undelete_topics = _blocking(admin.Admin.undelete_topics)
     create_partitions = _blocking(admin.Admin.create_partitions)
     list_topics = _blocking(admin.Admin.list_topics)
     describe_topics = _blocking(admin.Admin.describe_topics)

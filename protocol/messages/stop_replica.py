@@ -28,6 +28,8 @@ class StopReplicaPartitionState(Message):
     partition_index: int = wire(Int32)
     leader_epoch: int = wire(Int32, default=-1)
     delete_partition: bool = wire(Boolean)
+    # Ours alone: until when the deleted log is kept, because its topic can be brought back; -1 if it is not kept.
+    kept_until_ms: int = wire(Int64, "3+", tag=10_000, ignorable=True, default=-1)
 
 
 @struct

@@ -24,6 +24,8 @@ class UpdateMetadataPartitionState(Message):
     zk_version: int = wire(Int32)
     replicas: list[int] = wire(Array(Int32))
     offline_replicas: list[int] = wire(Array(Int32), "4+", ignorable=True, factory=list)
+    # Ours alone: the topic is being deleted, and can be brought back.
+    is_kept: bool = wire(Boolean, "6+", tag=10_000, ignorable=True, default=False)
 
 
 @struct

@@ -135,6 +135,13 @@ class RecordOptions(Options):
 
     auto_create_topics_enable = Option(Boolean(), True, "Create a missing topic when a client asks for its metadata.")
     delete_topic_enable = Option(Boolean(), True, "Allow clients to delete topics.")
+    ottla_topic_undelete_ms = Option(
+        Long(at_least=0),
+        0,
+        "How long the records of a deleted topic are kept, so that `ottla topic undelete` can bring it back; 0: not at "
+        "all. A disk below its watermark gets the space back earlier.",
+        CLUSTER_WIDE,
+    )
     num_partitions = Option(Int(at_least=1), 1, "Default number of partitions of a new topic.")
     ottla_topic_max_partitions = Option(
         Int(at_least=1),

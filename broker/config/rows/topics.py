@@ -59,6 +59,11 @@ class TopicOptions(Options):
         "Age from which a record is compacted at any dirty ratio.",
     )
 
+    ottla_undelete_ms = _same(
+        RecordOptions.ottla_topic_undelete_ms,
+        "How long the records are kept after the topic is deleted, so that it can be brought back; 0: not at all.",
+    )
+
     max_message_bytes = _same(RecordOptions.message_max_bytes, "Maximum size of a compressed batch.")
     min_insync_replicas = _same(
         RecordOptions.min_insync_replicas, "In-sync replicas below which a write with acks=all is refused."

@@ -152,6 +152,7 @@ class Outbox:
                 partition_index=partition.partition,
                 leader_epoch=leader_epoch,
                 delete_partition=delete or (known is not None and known.delete_partition),
+                kept_until_ms=self._context.kept.get(partition.topic, -1),
             )
 
     def _batches_for(self, brokers: Iterable[int]) -> list[BrokerBatch]:
@@ -193,6 +194,7 @@ class Outbox:
             zk_version=0 if state is None else state.partition_epoch,
             replicas=list(replicas),
             offline_replicas=[broker for broker in replicas if broker not in online],
+            is_kept=is_deleted and partition.topic in self._context.kept,
         )
 
     def _live_leader(self, broker: int) -> LeaderAndIsrLiveLeader | None:

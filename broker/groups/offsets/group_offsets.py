@@ -20,7 +20,7 @@ from ottla.broker.groups.coordinated_group import CoordinatedGroup
 from ottla.broker.groups.coordinator import GroupCoordinator
 from ottla.broker.groups.effects import Effects
 from ottla.broker.groups.offsets.expiry import expired_offsets
-from ottla.broker.groups.offsets.offset_store import CommittedOffset, Offsets
+from ottla.broker.groups.offsets.offset_store import CommittedOffset, Offsets, aside, is_set_aside, topic_id_aside
 from ottla.broker.groups.records import offset_record
 from ottla.broker.groups.write_errors import commit_error, transactional_commit_error
 from ottla.broker.storage.producers.producers import FROM_COORDINATOR
@@ -32,6 +32,7 @@ log = structlog.get_logger(__name__)
 _TOMBSTONES_IN_BATCH: Final = 1000
 _MINUTE_MS: Final = 60_000
 _ANY_RECORD: Final = StoredRecord(b"", None)
+_NO_TOPICS: Final[Mapping[str, bytes]] = {}
 # A leader without a ZooKeeper session is still the leader if a follower fetched from it within this time.
 _FOLLOWER_HEARD_MS: Final = 2_000
 
@@ -54,9 +55,18 @@ class FetchedOffset(NamedTuple):
 class GroupOffsets:
     """The committed offsets of all groups of a coordinator."""
 
-    def __init__(self, coordinator: GroupCoordinator, may_lead_alone: Callable[[], bool] = lambda: True) -> None:
-        """`may_lead_alone` returns False while another broker may be the leader without this one knowing."""
+    def __init__(
+        self,
+        coordinator: GroupCoordinator,
+        may_lead_alone: Callable[[], bool] = lambda: True,
+        topic_name: Callable[[str], str | None] = lambda topic_id: None,
+    ) -> None:
+        """`may_lead_alone` returns False while another broker may be the leader without this one knowing.
+
+        `topic_name` returns the name of the topic with an id, given as text; None if there is none.
+        """
         self._coordinator = coordinator
+        self._topic_name = topic_name
         self._may_lead_alone = may_lead_alone
 
     def start(self) -> None:
@@ -187,11 +197,16 @@ class GroupOffsets:
             if error is not ErrorCode.NONE:
                 raise KafkaError(error)
             store = entry.offsets
-            wanted = list(store.committed) if partitions is None else partitions
+            moved = self._restored(entry)
+            restored = {now: store.get(before) for before, now in moved.items()}
+            if moved:
+                # If this cannot be written now, the next fetch tries again.
+                self._rename(entry, moved)
+            wanted = {**store.shown(), **restored} if partitions is None else partitions
             return {
                 partition: FetchedOffset(None, ErrorCode.UNSTABLE_OFFSET_COMMIT)
                 if require_stable and store.is_unstable(partition)
-                else FetchedOffset(store.get(partition))
+                else FetchedOffset(store.get(partition) or restored.get(partition))
                 for partition in wanted
             }
 
@@ -270,29 +285,41 @@ class GroupOffsets:
         self._change(entry, remove)
         return error
 
-    def partitions_deleted(self, partitions: Sequence[TopicPartition]) -> None:
+    def partitions_deleted(self, partitions: Sequence[TopicPartition], kept: Mapping[str, bytes] = _NO_TOPICS) -> None:
         """Remove the offsets of deleted partitions from all groups before this returns.
 
         A topic with the same name may be created next, and commits to it must stay. Groups that are still being loaded
-        lose the offsets before they serve requests.
+        lose the offsets before they serve requests. Offsets of topics that are `kept`, by name with their ids, are set
+        aside: they count again when a topic with this id is back.
         """
         deleted, shards = frozenset(partitions), self._coordinator.shards
 
         def remove(groups: dict[str, CoordinatedGroup]) -> None:
             for group_id, entry in list(groups.items()):
-                self._remove_deleted(entry, deleted)
+                self._remove_deleted(entry, deleted, kept)
                 if entry.is_dead:
                     groups.pop(group_id, None)
 
         for shard in shards if deleted else ():
             if not shards.change_when_loaded(shard, remove):
                 for entry in list(shard.entries.values()):
-                    self._remove_deleted(entry, deleted)
+                    self._remove_deleted(entry, deleted, kept)
 
-    def _remove_deleted(self, entry: CoordinatedGroup, deleted: Set[TopicPartition]) -> None:
+    def _remove_deleted(
+        self, entry: CoordinatedGroup, deleted: Set[TopicPartition], kept: Mapping[str, bytes] = _NO_TOPICS
+    ) -> None:
         def remove(_now: int) -> Effects:
             if entry.is_dead or not entry.offsets.has_any(deleted):
                 return Effects()
+            if kept:
+                self._rename(
+                    entry,
+                    {
+                        partition: aside(kept[partition.topic], partition.partition)
+                        for partition in entry.offsets.of_partitions(deleted)
+                        if partition.topic in kept
+                    },
+                )
             gone = entry.offsets.of_partitions(deleted)
             error, effects = self._remove(entry, gone) if gone else (ErrorCode.NONE, Effects())
             if error is not ErrorCode.NONE:
@@ -302,6 +329,42 @@ class GroupOffsets:
             return effects
 
         self._change(entry, remove)
+
+    def _rename(self, entry: CoordinatedGroup, names: Mapping[TopicPartition, TopicPartition]) -> None:
+        """Move committed offsets to other partitions, each in one batch with its tombstone. The caller holds the lock.
+
+        What cannot be written stays as it is.
+        """
+        moves = [(old, new, known) for old, new in names.items() if (known := entry.offsets.get(old)) is not None]
+        for first in range(0, len(moves), _TOMBSTONES_IN_BATCH):
+            piece = moves[first : first + _TOMBSTONES_IN_BATCH]
+            records = [offset_record(entry.group_id, new, known) for _, new, known in piece]
+            records += [offset_record(entry.group_id, old, None) for old, _, _ in piece]
+            append = self._coordinator.begin_append(entry.partition, records)
+            if append.error is not None:
+                log.warning("offsets_not_moved", group=entry.group_id, error=append.error.name)
+                return
+            entry.offsets.remove([old for old, _, _ in piece])
+            entry.offsets.put({new: known._replace(log_offset=append.first_offset) for _, new, known in piece})
+            entry.offsets.has_set_aside = True
+
+    def _restored(self, entry: CoordinatedGroup) -> dict[TopicPartition, TopicPartition]:
+        """Return the offsets that were set aside and whose topics are back, with the partitions that they are of now.
+
+        A commit since then counts more. The caller holds the lock.
+        """
+        store = entry.offsets
+        if not store.has_set_aside:
+            return {}
+        waiting = [partition for partition in store.committed if is_set_aside(partition)]
+        store.has_set_aside = bool(waiting)
+        found: dict[TopicPartition, TopicPartition] = {}
+        for partition in waiting:
+            name = self._topic_name(topic_id_aside(partition))
+            now = None if name is None else TopicPartition(name, partition.partition)
+            if now is not None and store.get(now) is None:
+                found[partition] = now
+        return found
 
     def _remove(
         self,

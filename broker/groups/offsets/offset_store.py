@@ -11,9 +11,27 @@ from collections.abc import Iterable, Mapping, Set
 from typing import Final, NamedTuple
 
 from ottla.protocol.identifiers import TopicPartition
+from ottla.protocol.primitives import uuid_to_text
 from ottla.protocol.records import NO_TIMESTAMP
 
 NO_LOG_OFFSET: Final = -1
+# Stands, with the id, in place of the name of a deleted topic that can be brought back. No topic has such a name.
+_SET_ASIDE: Final = "deleted/"
+
+
+def aside(topic_id: bytes, partition: int) -> TopicPartition:
+    """Return the partition under which an offset is set aside when its topic is deleted."""
+    return TopicPartition(_SET_ASIDE + uuid_to_text(topic_id), partition)
+
+
+def is_set_aside(partition: TopicPartition) -> bool:
+    """Whether an offset is one of a deleted topic that can be brought back."""
+    return partition.topic.startswith(_SET_ASIDE)
+
+
+def topic_id_aside(partition: TopicPartition) -> str:
+    """Return the id of the deleted topic, as text."""
+    return partition.topic.removeprefix(_SET_ASIDE)
 
 
 class CommittedOffset(NamedTuple):
@@ -44,10 +62,12 @@ Offsets = Mapping[TopicPartition, CommittedOffset]
 class OffsetStore:
     """The offsets of one group."""
 
-    __slots__ = ("_being_written", "_transactional", "committed")
+    __slots__ = ("_being_written", "_transactional", "committed", "has_set_aside")
 
     def __init__(self, committed: dict[TopicPartition, CommittedOffset] | None = None) -> None:
         self.committed: dict[TopicPartition, CommittedOffset] = {} if committed is None else committed
+        # Whether there may be offsets of deleted topics that can be brought back.
+        self.has_set_aside = any(map(is_set_aside, self.committed))
         # The log offsets of appended commits that are not committed yet. None if there are none, to save memory.
         self._being_written: dict[TopicPartition, list[int]] | None = None
         # Offsets of open transactions, by producer id.
@@ -58,6 +78,11 @@ class OffsetStore:
 
     def __repr__(self) -> str:
         return f"<OffsetStore committed={len(self.committed)} transactions={len(self._transactional or ())}>"
+
+    def shown(self) -> dict[TopicPartition, CommittedOffset]:
+        """Return the committed offsets without those of deleted topics."""
+        known = dict(self.committed)
+        return {each: known[each] for each in known if not is_set_aside(each)} if self.has_set_aside else known
 
     # Writing
 

@@ -2,7 +2,8 @@
 
 Behavior: this broker stops serving the listed partitions, and deletes their logs if requested. A partition that it does
 not have is no error. From version 3 on, a leader epoch older than the known one is FENCED_LEADER_EPOCH. Each partition
-has its own error code; a failure does not affect the other partitions.
+has its own error code; a failure does not affect the other partitions. Logs of a deleted topic that can be brought back
+are kept aside.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from ottla.protocol.identifiers import TopicPartition
 from ottla.protocol.messages.stop_replica import (
     EPOCH_DURING_DELETE,
     StopReplicaPartitionError,
+    StopReplicaPartitionState,
     StopReplicaRequest,
     StopReplicaResponse,
 )
@@ -35,32 +37,35 @@ def stop_replica(request: ControlPlaneRequest) -> StopReplicaResponse:
                 StopReplicaPartitionError(
                     topic_name=key.topic,
                     partition_index=key.partition,
-                    error_code=_stop(request, key, epoch, delete, attempts),
+                    error_code=_stop(request, key, state, attempts),
                 )
-                for key, epoch, delete in _asked(body)
+                for key, state in _asked(body)
             ]
     except KafkaError as error:
         return StopReplicaResponse(error_code=error.code, partition_errors=[])
     return StopReplicaResponse(error_code=0, partition_errors=answers)
 
 
-def _asked(body: StopReplicaRequest) -> Iterator[tuple[TopicPartition, int, bool]]:
-    for old in body.ungrouped_partitions:
-        yield TopicPartition(old.topic_name, old.partition_index), NO_LEADER_EPOCH, body.delete_partitions
-    for topic in body.topics:
-        for index in topic.partition_indexes:
-            yield TopicPartition(topic.name, index), NO_LEADER_EPOCH, body.delete_partitions
-    for state in body.topic_states:
-        for partition in state.partition_states:
-            key = TopicPartition(state.topic_name, partition.partition_index)
-            yield key, partition.leader_epoch, partition.delete_partition
+def _asked(body: StopReplicaRequest) -> Iterator[tuple[TopicPartition, StopReplicaPartitionState]]:
+    old = [(each.topic_name, each.partition_index) for each in body.ungrouped_partitions]
+    old += [(topic.name, index) for topic in body.topics for index in topic.partition_indexes]
+    for topic_name, index in old:
+        state = StopReplicaPartitionState(partition_index=index, delete_partition=body.delete_partitions)
+        yield TopicPartition(topic_name, index), state
+    for topic_state in body.topic_states:
+        for state in topic_state.partition_states:
+            yield TopicPartition(topic_state.topic_name, state.partition_index), state
 
 
 def _stop(
-    request: ControlPlaneRequest, key: TopicPartition, leader_epoch: int, delete: bool, attempts: PartitionAttempts
+    request: ControlPlaneRequest, key: TopicPartition, state: StopReplicaPartitionState, attempts: PartitionAttempts
 ) -> ErrorCode:
     partitions = request.services.partitions
     known = partitions.find(key)
+    leader_epoch = state.leader_epoch
     if known is not None and leader_epoch not in _ANY_EPOCH and leader_epoch < known.role.leader_epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
-    return attempts.attempt(key, lambda: partitions.drop(key, delete=delete))
+    kept_until_ms = state.kept_until_ms if state.kept_until_ms >= 0 else None
+    return attempts.attempt(
+        key, lambda: partitions.drop(key, delete=state.delete_partition, kept_until_ms=kept_until_ms)
+    )

@@ -2,7 +2,8 @@
 
 Behavior: replaces what this broker knows about live brokers and about the listed topics. Waiting fetches and produces
 for deleted partitions are answered. Waiting deletions of records no longer wait for brokers that are gone. Requests
-that wait for topics to appear or disappear are woken. Groups forget the committed offsets of deleted partitions.
+that wait for topics to appear or disappear are woken. Groups forget the committed offsets of deleted partitions, or set
+them aside if the topic can be brought back.
 """
 
 from __future__ import annotations
@@ -27,6 +28,11 @@ def update_metadata(request: ControlPlaneRequest) -> UpdateMetadataResponse:
     changed = listed.union(partition.topic for partition in deleted)
     for topic in (BROKERS, *changed):
         request.services.delayed_topics.check(topic)
-    request.services.group_offsets.partitions_deleted(deleted)
+    kept = {
+        state.topic_name: state.topic_id
+        for state in body.topic_states
+        if any(partition.is_kept for partition in state.partition_states)
+    }
+    request.services.group_offsets.partitions_deleted(deleted, kept)
     request.services.groups.topics_changed(changed)
     return UpdateMetadataResponse(error_code=0)

@@ -23,6 +23,7 @@ from ottla.broker.storage.checkpoint import (
 )
 from ottla.broker.storage.directory_files import DirectoryKind, MetaProperties, directory_name, parse_directory_name
 from ottla.broker.storage.errors import StorageError
+from ottla.broker.storage.kept_logs import read_kept_mark, remove_kept_mark
 from ottla.broker.storage.log import Log
 from ottla.broker.storage.log_dir import CHECKPOINTS, LogDir
 from ottla.broker.storage.logs import Broken, Logs
@@ -102,7 +103,8 @@ def _partitions_in(logs: Logs, log_dir: LogDir) -> list[FoundDirectory]:
         elif parsed.kind in (DirectoryKind.CURRENT, DirectoryKind.FUTURE):
             found.append(FoundDirectory(parsed.partition, path, is_future=parsed.kind is DirectoryKind.FUTURE))
         elif parsed.kind is DirectoryKind.DELETE:
-            logs.doom(path, log_dir, delay_ms=0)
+            if not logs.kept.found(path, parsed.partition.partition, log_dir):
+                logs.doom(path, log_dir, delay_ms=0)
         else:
             logger.warning("directory_ignored", path=str(path), reason=f"{parsed.kind.value} partition")
     return found
@@ -156,20 +158,30 @@ def _verb(log_dir: LogDir) -> str:
 
 def _open(logs: Logs, log_dir: LogDir, found: FoundDirectory) -> None:
     partition = found.partition
+    # A crash came between bringing a deleted log back and its first checkpoints.
+    kept = read_kept_mark(found.directory)
     log = open_log(
         found.directory,
         partition,
         logs.config_of(partition.topic),
         logs.files,
         logs.clock,
-        recovery_point=log_dir.checkpoint(RECOVERY_POINT_CHECKPOINT).get(partition, 0),
-        log_start_offset=log_dir.checkpoint(LOG_START_OFFSET_CHECKPOINT).get(partition, 0),
+        recovery_point=log_dir.checkpoint(RECOVERY_POINT_CHECKPOINT).get(partition, kept.recovery_point if kept else 0),
+        log_start_offset=log_dir.checkpoint(LOG_START_OFFSET_CHECKPOINT).get(
+            partition, kept.log_start_offset if kept else 0
+        ),
         was_clean=log_dir.was_clean,
     )
     if log_dir.was_clean:
         logs.as_opened[log] = _state(log)
-    log.advance_high_watermark(log_dir.checkpoint(HIGH_WATERMARK_CHECKPOINT).get(partition, 0))
+    log.advance_high_watermark(
+        log_dir.checkpoint(HIGH_WATERMARK_CHECKPOINT).get(partition, kept.high_watermark if kept else 0)
+    )
     logs.hold(log, log_dir, is_future=found.is_future)
+    if kept is not None:
+        for name in (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT):
+            logs.checkpoint(name, log_dir)
+        remove_kept_mark(found.directory)
     if found.is_future:
         return
     cleaned = log_dir.checkpoint(CLEANER_OFFSET_CHECKPOINT).get(partition)

@@ -15,10 +15,18 @@ from ottla.client.cli.terminal.outcomes import show_outcomes
 from ottla.client.cli.terminal.output import confirm, echo, say
 from ottla.client.cli.terminal.sizes import human_bytes
 from ottla.client.cli.terminal.target import Target, command, key_values
+from ottla.client.cli.terminal.times import ago, local_time
 
 if TYPE_CHECKING:
     from ottla.client.admin.admin import Admin
-    from ottla.client.admin.results import ConfigEntry, ListedOffset, PartitionDescription, TopicDescription
+    from ottla.client.admin.results import (
+        ConfigEntry,
+        DeletedTopic,
+        ListedOffset,
+        PartitionDescription,
+        TopicDescription,
+        UndeletedTopic,
+    )
     from ottla.client.cli.health.topic_sizes import PartitionSize
 
     Sizes = list[tuple[PartitionDescription, PartitionSize]]
@@ -224,6 +232,9 @@ def alter(
 def delete(target: Target, topics: _Topics, yes: YesOption = False) -> None:
     """Delete topics, with all their records.
 
+    `ottla topic undelete` brings a topic back if `ottla.topic.undelete.ms`, or the topic's own `ottla.undelete.ms`, was
+    set before.
+
     JSON: name, error.
 
     \b
@@ -234,6 +245,107 @@ def delete(target: Target, topics: _Topics, yes: YesOption = False) -> None:
     confirm(f"Delete {', '.join(topics)} and all records in {'it' if len(topics) == 1 else 'them'}?", yes)
     results = target.change(lambda admin: admin.delete_topics(topics, raise_errors=False))
     show_outcomes(target, "TOPIC", [(each.name, each) for each in results], "deleted")
+
+
+@command(app)
+def deleted(target: Target) -> None:
+    """List deleted topics that can be brought back.
+
+    Brokers keep a deleted topic for `ottla.topic.undelete.ms`, or `ottla.undelete.ms` of the topic. Both are off by
+    default. If a disk runs low, its broker gives up its replicas earlier.
+
+    JSON: name, topic_id, num_partitions, deleted_ms, kept_until_ms, given_up_by (ids of brokers), error (why the topic
+    cannot be brought back now).
+
+    \b
+    Examples:
+      ottla topic deleted
+      ottla topic undelete orders
+    """
+    found = target.run(lambda admin: admin.list_deleted_topics())
+    target.show(
+        ("TOPIC", "ID", "PARTITIONS", "DELETED", "KEPT UNTIL", "STATE"),
+        [
+            (
+                each.name,
+                each.topic_id,
+                each.num_partitions,
+                ago(each.deleted_ms),
+                local_time(each.kept_until_ms),
+                _deleted_state(each),
+            )
+            for each in found
+        ],
+        [each.to_dict() for each in found],
+    )
+
+
+def _deleted_state(topic: DeletedTopic) -> str:
+    """Return in a few words whether a deleted topic can be brought back."""
+    from ottla.protocol.errors import ErrorCode
+
+    match topic.error and topic.error.code:
+        case None:
+            return "ok"
+        case ErrorCode.TOPIC_ALREADY_EXISTS:
+            return "name taken (use --as)"
+        case ErrorCode.INVALID_REQUEST:
+            return "being deleted"
+        case ErrorCode.REPLICA_NOT_AVAILABLE:
+            return "brokers are down"
+        case ErrorCode.KAFKA_STORAGE_ERROR:
+            return "space was needed"
+        case code:
+            return str(code.name)
+
+
+@command(app)
+def undelete(
+    target: Target,
+    topic: Annotated[str, Argument(metavar="TOPIC", help="Name of the deleted topic.")],
+    new_name: Annotated[
+        str | None, Option("--as", metavar="NAME", help="Bring it back under another name.", show_default="its own")
+    ] = None,
+    topic_id: Annotated[
+        str | None,
+        Option("--id", metavar="ID", help="Which one, if several of the name were deleted.", show_default="the last"),
+    ] = None,
+    dry_run: _DryRun = False,
+) -> None:
+    """Bring a deleted topic back, with its records, options and committed offsets.
+
+    `ottla topic deleted` lists what can be brought back. The topic has the same id as before.
+
+    JSON: name, topic_id, error.
+
+    \b
+    Examples:
+      ottla topic undelete orders
+      ottla topic undelete orders --as orders-of-yesterday
+      ottla topic undelete orders --id 2cSvtgfNTmaJ3Zbv6mJgKg --dry-run
+    """
+
+    from ottla.client.errors import TopicAlreadyExistsError
+
+    async def work(admin: Admin) -> tuple[UndeletedTopic, ...]:
+        kept = [each for each in await admin.list_deleted_topics() if each.name == topic]
+        chosen = next((each for each in kept if topic_id in (None, each.topic_id)), None)
+        if chosen is None:
+            known = f" with id {topic_id}" if topic_id is not None else ""
+            raise CommandError(
+                f"No deleted topic {topic}{known} is kept; `ottla topic deleted` lists those that are. Topics are kept "
+                "if ottla.topic.undelete.ms was set before they were deleted."
+            )
+        return await admin.undelete_topics({chosen.topic_id: new_name}, validate_only=dry_run, raise_errors=False)
+
+    results = target.change(work)
+    if isinstance(results[0].error, TopicAlreadyExistsError):
+        raise CommandError(
+            f"A topic {new_name or topic} exists. Bring the deleted one back under another name: "
+            f"ottla topic undelete {topic} --as NAME"
+        )
+    done = "can be brought back" if dry_run else "brought back"
+    show_outcomes(target, "TOPIC", [(each.name or topic, each) for each in results], done)
 
 
 @command(app)
