@@ -524,8 +524,8 @@ class Logs:
                 log = self.get(partition)
                 delay_ms = log.config.file_delete_delay_ms
                 log.close_files()
-                if kept_until_ms is not None:
-                    _mark_kept(log, kept_until_ms)
+                if kept_until_ms is not None and not _mark_kept(log, kept_until_ms):
+                    self._give_up(log, log_dir)
                 log.relocate(path)
         self._forget(partition)
         logger.info("partition_directory_renamed", partition=str(partition), path=str(path))
@@ -535,18 +535,16 @@ class Logs:
                 remove_kept_mark(path)
             if not self.kept.found(path, partition.partition, log_dir):
                 self.doom(path, log_dir, delay_ms)
-                if kept_until_ms is not None:
-                    self._give_up(path, partition, log_dir)
         return log_dir
 
-    def _give_up(self, path: Path, partition: TopicPartition, log_dir: LogDir) -> None:
-        """Say that a deleted log could not be kept; KafkaError if nobody hears, so that its deletion is tried again."""
-        with translated(partition, log_dir):
-            topic_id = read_topic_id(path)
+    def _give_up(self, log: Log, log_dir: LogDir) -> None:
+        """Say that a log cannot be kept; KafkaError if nobody hears, so that its deletion is tried again."""
+        partition = log.partition
+        topic_id = read_topic_id(log.directory)
         if topic_id is not None:
-            kept = KeptLog(topic_id, partition.partition, path, log_dir, KeptMark(0, partition.topic, 0, 0, 0))
-            if not self.kept.may_give_up(kept):
-                raise storage_error(f"{partition} was deleted, but could neither be kept nor be given up")
+            mark = KeptMark(0, partition.topic, 0, 0, 0)
+            if not self.kept.may_give_up(KeptLog(topic_id, partition.partition, log.directory, log_dir, mark)):
+                raise storage_error(f"{partition} is not deleted: it can neither be kept nor be given up")
 
     def _forget(self, partition: TopicPartition) -> None:
         """Free the name of a partition. The caller has moved its files away."""
@@ -672,8 +670,8 @@ class Logs:
         return offsets | {log.partition: offset_of(log) for log in logs}
 
 
-def _mark_kept(log: Log, kept_until_ms: int) -> None:
-    """Note that a log is kept. On a full disk it is not: the space is needed more."""
+def _mark_kept(log: Log, kept_until_ms: int) -> bool:
+    """Note that a log is kept; return False if the disk is too full even for that."""
     offsets = (log.recovery_point, log.log_start_offset, log.high_watermark)
     try:
         write_kept_mark(log.directory, KeptMark(kept_until_ms, log.partition.topic, *offsets))
@@ -681,6 +679,8 @@ def _mark_kept(log: Log, kept_until_ms: int) -> None:
         if error.errno not in NO_SPACE:
             raise
         logger.warning("deleted_log_not_kept", partition=str(log.partition), reason=str(error))
+        return False
+    return True
 
 
 def storage_error(detail: str) -> KafkaError:

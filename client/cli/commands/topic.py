@@ -284,19 +284,15 @@ def _deleted_state(topic: DeletedTopic) -> str:
     """Return in a few words whether a deleted topic can be brought back."""
     from ottla.protocol.errors import ErrorCode
 
-    match topic.error and topic.error.code:
-        case None:
-            return "ok"
-        case ErrorCode.TOPIC_ALREADY_EXISTS:
-            return "name taken (use --as)"
-        case ErrorCode.INVALID_REQUEST:
-            return "being deleted"
-        case ErrorCode.REPLICA_NOT_AVAILABLE:
-            return "brokers are down"
-        case ErrorCode.KAFKA_STORAGE_ERROR:
-            return "space was needed"
-        case code:
-            return str(code.name)
+    if topic.error is None:
+        return "ok"
+    states = {
+        ErrorCode.TOPIC_ALREADY_EXISTS: "name taken (use --as)",
+        ErrorCode.INVALID_REQUEST: "being deleted",
+        ErrorCode.REPLICA_NOT_AVAILABLE: "brokers are down",
+        ErrorCode.KAFKA_STORAGE_ERROR: "space was needed",
+    }
+    return states.get(topic.error.code, topic.error.code.name)
 
 
 @command(app)
