@@ -165,8 +165,13 @@ class KeptTopics:
                 {broker for each in content.partitions.values() for broker in each.replicas}
                 - self._context.brokers.keys()
             )
-            waits = f" It waits for broker {', '.join(map(str, down))}; start it, and try again." if down else ""
-            return KafkaError(ErrorCode.INVALID_REQUEST, f"{content.name} is still being deleted.{waits}")
+            if not down:
+                return KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"{content.name} is still being deleted; try again")
+            return KafkaError(
+                ErrorCode.REPLICA_NOT_AVAILABLE,
+                f"{content.name} is still being deleted, which waits for broker {', '.join(map(str, down))}; start it, "
+                "and try again",
+            )
         if content.kept_until_ms <= self._now_ms():
             return KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"{content.name} was kept for a time that is over")
         for index, partition in content.partitions.items():

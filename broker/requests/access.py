@@ -179,7 +179,7 @@ ACCESS: Final[Mapping[Api, Access]] = {
     Api.ELECT_LEADERS: Access(cluster=ALTER),
     Api.ALTER_PARTITION_REASSIGNMENTS: _of_cluster(ALTER),
     Api.LIST_PARTITION_REASSIGNMENTS: _of_cluster(DESCRIBE),
-    Api.UNDELETE_TOPICS: Access(cluster=ALTER),
+    Api.UNDELETE_TOPICS: _of_cluster(ALTER),
 }
 
 # What brokers ask of each other, among other things.

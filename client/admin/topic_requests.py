@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Collection, Mapping, Sequence
 
 from ottla.client.admin.routing import AdminRequests, error_of
@@ -34,6 +36,7 @@ from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTop
 from ottla.protocol.messages.undelete_topics import UndeletableTopic, UndeleteTopicsRequest
 from ottla.protocol.primitives import UUID_ZERO, uuid_from_text, uuid_to_text
 
+_UNDELETE_PAUSE_S = 0.1
 # From this version on, topics are rows with a name or an id.
 _DELETE_ROWS_VERSION = 6
 
@@ -103,9 +106,16 @@ async def undelete_topics(
     request = UndeleteTopicsRequest(
         topics=rows, timeout_ms=requests.settings.request_timeout_ms, validate_only=validate_only
     )
-    response = await requests.cluster.send_controller(Api.UNDELETE_TOPICS, request)
-    if (error := error_of(response.error_code, response.error_message, "deleted topics")) is not None:
-        raise error
+    deadline = time.monotonic() + requests.settings.request_timeout_ms / 1000
+    while True:
+        response = await requests.cluster.send_controller(Api.UNDELETE_TOPICS, request)
+        if (error := error_of(response.error_code, response.error_message, "deleted topics")) is not None:
+            raise error
+        # A topic that was deleted a moment ago is not wholly deleted yet. One that is back is not an error.
+        is_late = any(row.error_code == ErrorCode.REQUEST_TIMED_OUT for row in response.topics)
+        if not is_late or time.monotonic() > deadline:
+            break
+        await asyncio.sleep(_UNDELETE_PAUSE_S)
     return [
         UndeletedTopic(
             row.name,

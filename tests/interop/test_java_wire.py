@@ -39,6 +39,7 @@ LATER = {
     Api.DELETE_SHARE_GROUP_OFFSETS: 0,
     # Ours alone.
     Api.MIRROR_APPEND: 0,
+    Api.UNDELETE_TOPICS: 0,
 }
 # 3.9 writes these by hand; their schemas came after it.
 BY_HAND = (AbortedTxn, ControlRecordType, EndTxnMarker, ProducerSnapshot)
@@ -47,6 +48,8 @@ BY_HAND = (AbortedTxn, ControlRecordType, EndTxnMarker, ProducerSnapshot)
 OURS_ALONE = {
     *(("WritableTxnMarker", name) for name in ("transaction_number", "coordinator_broker_epoch")),
     *(("AlterPartitionReassignmentsRequest", name) for name in ("moves_per_broker", "bytes_per_second")),
+    ("StopReplicaPartitionState", "kept_until_ms"),
+    ("UpdateMetadataPartitionState", "is_kept"),
 }
 NOT_IN_KAFKA = {
     (cls, version)

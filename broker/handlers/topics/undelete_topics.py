@@ -2,7 +2,7 @@
 
 Behavior: brings deleted topics back, by their ids, with their records, options and committed offsets. `new_name` gives
 a topic another name. Errors of a topic: UNKNOWN_TOPIC_ID if it is not kept; TOPIC_ALREADY_EXISTS if its name is taken;
-INVALID_REQUEST while it is still being deleted; REPLICA_NOT_AVAILABLE if the brokers that have a partition are down;
+REQUEST_TIMED_OUT while it is still being deleted; REPLICA_NOT_AVAILABLE if brokers that it needs are down;
 KAFKA_STORAGE_ERROR if they have given it up for its space. A topic that is back already is no error. The response waits
 until all partitions have leaders; topics that are late after `timeout_ms` are REQUEST_TIMED_OUT, although they are
 back. Without topics, the response lists all deleted topics that are kept, each with the error that it would get now.
@@ -17,7 +17,6 @@ from typing import NamedTuple
 
 from ottla.broker.controller.kept_topics import DeletedTopic, KeptTopics
 from ottla.broker.controller.term import Term
-from ottla.broker.requests.access import CLUSTER, check
 from ottla.broker.requests.audited import note_change
 from ottla.broker.requests.metadata_wait import answer_when_met, has_leaders
 from ottla.broker.requests.on_controller import OnController
@@ -47,10 +46,6 @@ class _Undeleted(NamedTuple):
 def undelete_topics(request: TopicsRequest) -> Message | Delayed:
     """List deleted topics, or bring some back, on the controller's thread."""
     body: UndeleteTopicsRequest = request.body
-    try:
-        check(request, CLUSTER)
-    except KafkaError as error:
-        return _refusal(error)
     wanted = body.topics
     if wanted is None:
         return OnController(request.services.controller, _listed, _listing)

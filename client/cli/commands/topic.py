@@ -288,7 +288,7 @@ def _deleted_state(topic: DeletedTopic) -> str:
         return "ok"
     states = {
         ErrorCode.TOPIC_ALREADY_EXISTS: "name taken (use --as)",
-        ErrorCode.INVALID_REQUEST: "being deleted",
+        ErrorCode.REQUEST_TIMED_OUT: "being deleted",
         ErrorCode.REPLICA_NOT_AVAILABLE: "brokers are down",
         ErrorCode.KAFKA_STORAGE_ERROR: "space was needed",
     }

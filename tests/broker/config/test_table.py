@@ -71,6 +71,7 @@ TOPIC_DEFAULTS = {
     "min.insync.replicas": "1",
     "ottla.check.records": "false",
     "ottla.flush.before.ack": "false",
+    "ottla.undelete.ms": "0",
     "preallocate": "false",
     "retention.bytes": "-1",
     "retention.ms": "604800000",
@@ -239,5 +240,6 @@ def test_our_own_options_have_these_defaults() -> None:
         "ottla.sasl.oauthbearer.cafile": None,
         "ottla.sasl.plain.allow.without.tls": "false",
         "ottla.topic.max.partitions": "10000",
+        "ottla.topic.undelete.ms": "0",
         "ottla.zookeeper.sasl.jaas.config": None,
     }

@@ -77,6 +77,7 @@ ADVERTISED = {
     Api.CONSUMER_GROUP_DESCRIBE: "0-1",
     # Ours alone.
     Api.MIRROR_APPEND: "0",
+    Api.UNDELETE_TOPICS: "0",
 }
 
 

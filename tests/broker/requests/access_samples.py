@@ -165,4 +165,5 @@ SAMPLES: dict[tuple[Api, ResourceType], Mapping[str, Any]] = {
     (Api.ELECT_LEADERS, CLUSTER): {"topic_partitions": [{"topic": T, "partitions": [0]}]},
     (Api.ALTER_PARTITION_REASSIGNMENTS, CLUSTER): {},
     (Api.LIST_PARTITION_REASSIGNMENTS, CLUSTER): {},
+    (Api.UNDELETE_TOPICS, CLUSTER): {},
 }

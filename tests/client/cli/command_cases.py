@@ -106,6 +106,16 @@ CASES: Final[dict[str, Case]] = {
         "`ottla config list` shows",
     ),
     "topic delete": Case("{topic} --yes", "TOPIC STATUS", "name error", "{topic}", "repeat the command with --yes", 2),
+    "topic deleted": Case(
+        "{some_deleted}",
+        "TOPIC ID PARTITIONS DELETED KEPT UNTIL STATE",
+        "name topic_id num_partitions deleted_ms kept_until_ms given_up_by error",
+        _NOBODY,
+        _NOT_REACHED,
+    ),
+    "topic undelete": Case(
+        "{deleted}", "TOPIC STATUS", "name topic_id error", "not-there", "`ottla topic deleted` lists those"
+    ),
     "topic add-partitions": Case("{topic} --total 4", "TOPIC STATUS", "name error", "{topic} --total 1", "partitions"),
     "topic trim": Case(
         "{topic} -o 1 -p 0 --yes",

@@ -73,6 +73,8 @@ class Stage(dict[str, str]):
             "new": lambda: f"t-{uuid4().hex}",
             "here": lambda: self._broker.bootstrap,
             "topic": self._topic,
+            "deleted": self._deleted,
+            "some_deleted": lambda: self._deleted()[:0],
             "group": self._group,
             "member": self._member,
             "plan": self._plan,
@@ -106,6 +108,12 @@ class Stage(dict[str, str]):
         topic = f"t-{uuid4().hex}"
         assert self._ottla("topic", "create", topic).code == 0
         assert self._ottla("topic", "produce", topic, "a", "b", "c").code == 0
+        return topic
+
+    def _deleted(self) -> str:
+        topic = f"t-{uuid4().hex}"
+        assert self._ottla("topic", "create", topic, "-c", "ottla.undelete.ms=600000").code == 0
+        assert self._ottla("topic", "delete", topic, "--yes").code == 0
         return topic
 
     def _group(self) -> str:
