@@ -66,8 +66,8 @@ class OffsetStore:
 
     def __init__(self, committed: dict[TopicPartition, CommittedOffset] | None = None) -> None:
         self.committed: dict[TopicPartition, CommittedOffset] = {} if committed is None else committed
-        # Whether there may be offsets of deleted topics that can be brought back.
-        self.has_set_aside = any(map(is_set_aside, self.committed))
+        # False if there are no offsets of deleted topics that can be brought back; True if nobody has looked yet.
+        self.has_set_aside = True
         # The log offsets of appended commits that are not committed yet. None if there are none, to save memory.
         self._being_written: dict[TopicPartition, list[int]] | None = None
         # Offsets of open transactions, by producer id.
