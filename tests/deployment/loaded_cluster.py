@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -13,9 +14,13 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from prometheus_client.parser import text_string_to_metric_families
 from tests.kit.broker_process import BrokerProcess
+from tests.kit.waiting import until
 from tests.kit.zookeeper import ZooKeeper, ZooKeeperServer
 
 TOPIC = "orders"
+FUTURE_TOPIC = "appointments"
+_SEGMENT_BYTES = 1000
+_STUCK = "ottla_log_stuck_segment_bytes"
 GROUP = "billing"
 PARTITIONS = 3
 RECORDS = 300
@@ -27,9 +32,13 @@ Series = Mapping[str, list[Mapping[str, str]]]
 
 @contextmanager
 def loaded_cluster(folder: Path, zookeeper_server: ZooKeeperServer) -> Iterator[list[BrokerProcess]]:
-    """Brokers with a topic of two replicas, records in it, and a group that has read them and is still there."""
+    """Brokers with a topic of two replicas, records in it, and a group that has read them and is still there.
+
+    Another topic has a segment with timestamps of next month.
+    """
     connect = ZooKeeper(zookeeper_server).connect
-    brokers = [BrokerProcess(folder / f"broker-{i}", connect, broker_id=i) for i in (1, 2)]
+    options = ("log.initial.task.delay.ms=0", "log.retention.check.interval.ms=500")
+    brokers = [BrokerProcess(folder / f"broker-{i}", connect, *options, broker_id=i) for i in (1, 2)]
     with ExitStack() as running:
         for broker in brokers:
             running.enter_context(broker)
@@ -37,6 +46,7 @@ def loaded_cluster(folder: Path, zookeeper_server: ZooKeeperServer) -> Iterator[
         _create_topic(bootstrap)
         _produce(bootstrap)
         running.enter_context(_reading(bootstrap))
+        until(lambda: _STUCK in series_of(brokers), "retention has found a segment that it cannot delete")
         yield brokers
 
 
@@ -61,13 +71,19 @@ def samples(text: str) -> Iterator[tuple[str, Mapping[str, str]]]:
 def _create_topic(bootstrap: str) -> None:
     admin: Any = AdminClient({"bootstrap.servers": bootstrap})
     topic = NewTopic(TOPIC, PARTITIONS, 2, config={"min.insync.replicas": "1"})
-    admin.create_topics([topic])[TOPIC].result(WAIT_SECONDS_MAX)
+    future = NewTopic(FUTURE_TOPIC, 1, 1, config={"segment.bytes": str(_SEGMENT_BYTES)})
+    for created in admin.create_topics([topic, future]).values():
+        created.result(WAIT_SECONDS_MAX)
 
 
 def _produce(bootstrap: str) -> None:
     producer: Any = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
     for number in range(RECORDS):
         producer.produce(TOPIC, b"order %d" % number, partition=number % PARTITIONS)
+    for _ in range(3):
+        next_month_ms = int(time.time() * 1000) + 30 * 86_400_000
+        producer.produce(FUTURE_TOPIC, bytes(_SEGMENT_BYTES - 200), timestamp=next_month_ms)
+        assert producer.flush(WAIT_SECONDS_MAX) == 0
     assert producer.flush(WAIT_SECONDS_MAX) == 0
 
 
