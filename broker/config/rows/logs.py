@@ -45,7 +45,7 @@ class LogOptions(Options):
     ottla_log_min_free_percent = Option(
         Double(at_least=0, at_most=100),
         1.0,
-        "The same as a share of the disk, in percent; the larger of the two counts. Followers stop to copy at half of "
+        "The same as a share of the disk, in percent; the larger of the two counts. Followers stop copying at half of "
         "that space, groups and transactions at a quarter.",
         CLUSTER_WIDE,
     )
