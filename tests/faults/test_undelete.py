@@ -38,7 +38,7 @@ def undelete(cluster: Cluster, topic_id: str) -> None:
 
 def deleted(experiment: Experiment) -> str:
     """Delete the topic of an experiment; return its id."""
-    topic_id = experiment.cluster.state.topic_id(experiment.topic)
+    topic_id = str(experiment.cluster.state.topic_id(experiment.topic))
     experiment.cluster.delete_topic(experiment.topic)
     return topic_id
 
@@ -99,7 +99,7 @@ def test_f45_a_broker_that_dies_during_a_deletion_keeps_its_logs_too(experiment:
     """The deletion waits for it, and then the topic comes back with it."""
     cluster = experiment.cluster
     experiment.start(ottla_undelete_ms="600000")
-    topic_id = cluster.state.topic_id(experiment.topic)
+    topic_id = str(cluster.state.topic_id(experiment.topic))
     with experiment.fault("kill during deletion", "broker 2") as fault:
         deleting = threading.Thread(target=lambda: cluster.delete_topic(experiment.topic))
         deleting.start()

@@ -99,7 +99,12 @@ def test_a_kept_log_goes_when_its_time_is_over_and_nobody_objects(broker: Broker
     """Not before, and not if its topic is back."""
     logs = deleted(broker)
     asked: list[KeptLog] = []
-    logs.kept.may_give_up = lambda kept: bool(asked.append(kept)) or len(asked) > 1
+
+    def may_give_up(kept: KeptLog) -> bool:
+        asked.append(kept)
+        return len(asked) > 1
+
+    logs.kept.may_give_up = may_give_up
     broker.clock.now = LATER_MS - 1
     logs.remove_doomed_directories()
     assert not asked
@@ -141,7 +146,12 @@ def test_a_log_that_a_full_disk_cannot_keep_is_given_up_or_not_deleted(
         raise os_error(errno.ENOSPC)
 
     monkeypatch.setattr(logs_module, "write_kept_mark", full)
-    logs.kept.may_give_up = lambda kept: bool(given_up.append(kept))
+
+    def hears_nothing(kept: KeptLog) -> bool:
+        given_up.append(kept)
+        return False
+
+    logs.kept.may_give_up = hears_nothing
     error = logs.delete([ORDERS], kept_until_ms=UNTIL_MS)[ORDERS]
     assert isinstance(error, KafkaError)
     assert "neither be kept nor be given up" in error.detail

@@ -101,7 +101,7 @@ def values(broker: BrokerProcess, topic: str, count: int) -> list[bytes]:
             lambda: len(found) >= count,
             lambda: f"{len(found)} of {count} records",
             meanwhile=lambda: found.extend(
-                record.value for each in consumer.poll(timeout_ms=500).values() for record in each
+                record.value or b"" for each in consumer.poll(timeout_ms=500).values() for record in each
             ),
         )
     return found
@@ -143,7 +143,7 @@ def test_producers_are_refused_before_a_disk_is_full_and_the_rest_goes_on(
             lambda: len(read) >= len(sent),
             "everything is read",
             meanwhile=lambda: read.extend(
-                record.value for each in consumer.poll(timeout_ms=500).values() for record in each
+                record.value or b"" for each in consumer.poll(timeout_ms=500).values() for record in each
             ),
         )
         consumer.commit()

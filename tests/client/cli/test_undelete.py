@@ -27,7 +27,7 @@ def read_and_commit(broker: BrokerProcess, topic: str, group: str, count: int) -
             lambda: len(values) >= count,
             lambda: f"{len(values)} of {count} records",
             meanwhile=lambda: values.extend(
-                record.value for each in consumer.poll(timeout_ms=500).values() for record in each
+                record.value or b"" for each in consumer.poll(timeout_ms=500).values() for record in each
             ),
         )
         consumer.commit({TopicPartition(topic, 0): int(values[-1]) + 1})
