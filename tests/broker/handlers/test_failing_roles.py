@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -117,10 +118,10 @@ def test_a_replica_that_cannot_be_stopped_costs_no_other_its_end(
     lead_all(broker)
     delete = Logs.delete
 
-    def fail(logs: Logs, partitions: list[TopicPartition]) -> Errors:
+    def fail(logs: Logs, partitions: list[TopicPartition], **options: Any) -> Errors:
         if partitions[0].topic == "bad":
             raise RuntimeError("a bug")
-        return delete(logs, partitions)
+        return delete(logs, partitions, **options)
 
     monkeypatch.setattr(Logs, "delete", fail)
     assert stop_all(broker) == FINE | {"bad": ErrorCode.UNKNOWN_SERVER_ERROR}
