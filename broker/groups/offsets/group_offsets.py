@@ -6,7 +6,7 @@ waits for tombstones to be committed: if a failover loses a tombstone, the offse
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from functools import partial
 from typing import Final, NamedTuple
 
