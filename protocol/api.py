@@ -9,8 +9,12 @@ from __future__ import annotations
 import importlib
 from enum import IntEnum
 from functools import cached_property
+from typing import Final
 
 from ottla.protocol.message import Message, Versions
+
+# The keys of our own APIs begin here: far from those of Apache Kafka, and from those that vendors use from 10000 on.
+FIRST_OWN_KEY: Final = 22_000
 
 
 class Api(IntEnum):
@@ -84,9 +88,14 @@ class Api(IntEnum):
     DESCRIBE_SHARE_GROUP_OFFSETS = 90
     ALTER_SHARE_GROUP_OFFSETS = 91
     DELETE_SHARE_GROUP_OFFSETS = 92
-    # Ours alone: far from the keys of Apache Kafka, and from those that vendors use from 10000 on.
+    # Ours alone; see FIRST_OWN_KEY.
     MIRROR_APPEND = 22_000
     UNDELETE_TOPICS = 22_001
+
+    @property
+    def is_own(self) -> bool:
+        """Whether Kafka does not have the API."""
+        return self >= FIRST_OWN_KEY
 
     @cached_property
     def label(self) -> str:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import MISSING, dataclass
-from typing import Any, ClassVar, NamedTuple, TypeVar, cast, dataclass_transform
+from typing import Any, ClassVar, Final, NamedTuple, TypeVar, cast, dataclass_transform
 
 from ottla.protocol.primitives import Array, WireType
 
@@ -42,6 +42,9 @@ class Versions(NamedTuple):
 LAST_VERSION = 32767
 ALL_VERSIONS = Versions(0, LAST_VERSION)
 NO_VERSIONS = Versions(1, 0)
+
+# Tagged fields that Kafka does not have begin here. Its brokers and clients skip them.
+FIRST_OWN_TAG: Final = 10_000
 
 
 def versions(text: str) -> Versions:
@@ -67,6 +70,11 @@ class WireField:
     classic: bool  # keeps the classic encoding in flexible versions
     default: Any  # MISSING if the field is in every version and must be given
     factory: Any
+
+    @property
+    def is_own(self) -> bool:
+        """Whether Kafka does not have the field."""
+        return self.tag is not None and self.tag >= FIRST_OWN_TAG
 
     @property
     def absent(self) -> Any:

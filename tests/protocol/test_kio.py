@@ -15,7 +15,7 @@ from tests.protocol.samples import TameRandom, sample
 
 from ottla.protocol.api import Api
 from ottla.protocol.codec import encode
-from ottla.protocol.message import Message, WireField
+from ottla.protocol.message import Message
 from ottla.protocol.primitives import UUID_ZERO
 
 SEEDS = range(4)
@@ -48,13 +48,10 @@ DROPPED = {
     Api.ALTER_PARTITION: 2,
 }
 
-# Tagged fields that Kafka does not have begin here.
-OUR_FIRST_TAG = 10_000
-
 CASES = [
     pytest.param(cls, load, api, version, id=f"{cls.__name__}-{version}")
     for api in Api
-    if api not in (Api.MIRROR_APPEND, Api.UNDELETE_TOPICS)  # ours alone
+    if not api.is_own
     for cls, load in ((api.request, load_request_schema), (api.response, load_response_schema))
     for version in range(max(api.versions.first, DROPPED.get(api, 0)), api.versions.last + 1)
 ]
@@ -88,15 +85,11 @@ def test_the_dropped_versions_are_really_missing_in_kio(api: Api) -> None:
         load_request_schema(api.value, DROPPED[api] - 1)
 
 
-def _is_ours(field: WireField) -> bool:
-    return field.tag is not None and field.tag >= OUR_FIRST_TAG
-
-
 def _without_ours(value: Any) -> Any:
     """Return a message, or any value in one, without the fields that Kafka does not have."""
     match value:
         case Message():
-            kept = [field for field in value.wire_fields if not _is_ours(field)]
+            kept = [field for field in value.wire_fields if not field.is_own]
             return type(value)(**{field.name: _without_ours(getattr(value, field.name)) for field in kept})
         case list():
             return [_without_ours(item) for item in value]
@@ -106,7 +99,7 @@ def _without_ours(value: Any) -> Any:
 
 def _assert_same(theirs: Any, ours: Message, version: int) -> None:
     for field in ours.wire_fields:
-        if version not in field.versions or _is_ours(field):
+        if version not in field.versions or field.is_own:
             continue
         name = field.name if hasattr(theirs, field.name) else field.name.removesuffix("_ms")
         _assert_same_value(getattr(theirs, name), getattr(ours, field.name), version)
