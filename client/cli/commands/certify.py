@@ -115,8 +115,6 @@ def _run(target: Target, checks: list[Check], harm: Harm | None) -> ReportCard:
         settings = ClientSettings.from_kwargs(target.settings(ClientSettings))
     except KafkaConfigurationError as error:
         raise CommandError(str(error), 2) from error
-    # Broken connections are what some checks want.
-    logging.getLogger("ottla.client.net").setLevel(logging.CRITICAL)
 
     async def work() -> ReportCard:
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
@@ -127,11 +125,17 @@ def _run(target: Target, checks: list[Check], harm: Harm | None) -> ReportCard:
             settings, checks, seconds_max=target.timeout_s, harm=harm, tell=tell, tell_left=_say_left
         )
 
+    # Broken connections are what some checks want.
+    log = logging.getLogger("ottla.client.net")
+    level = log.level
+    log.setLevel(logging.CRITICAL)
     with progress("checking", len(checks)) as tell:
         try:
             return run(work)
         except asyncio.CancelledError as error:
             raise CommandError("Stopped by a signal; what the checks had made is removed.") from error
+        finally:
+            log.setLevel(level)
 
 
 def _say_left(card: ReportCard) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 from tests.client.cli.conftest import Ottla
 
@@ -46,3 +48,10 @@ def test_the_report_card_fits_a_narrow_terminal(ottla: Ottla) -> None:
     assert "  expected: an error for bytes that are no gzip" in lines
     assert "  produce/not-the-leader: needs 2 brokers, the cluster has 1" in lines
     assert lines[-1].startswith("3 checks in ")
+
+
+def test_a_run_leaves_the_log_of_the_client_as_it_was(ottla: Ottla, caplog: pytest.LogCaptureFixture) -> None:
+    """Connections that checks break are not logged; those of whoever else is in the process are."""
+    caplog.set_level(logging.INFO, "ottla.client.net")
+    ottla("certify", "--only", "metadata")
+    assert logging.getLogger("ottla.client.net").level == logging.INFO

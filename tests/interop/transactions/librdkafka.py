@@ -143,9 +143,10 @@ def _end(admin: Any, topic: str, isolation: Isolation, partition: int) -> int:
 
 
 @contextmanager
-def refused(code: int, *, is_fatal: bool = False, requires_abort: bool = False) -> Iterator[None]:
-    """Expect that the client refuses what is done, with an error of this kind."""
+def refused(*codes: int, is_fatal: bool = False, requires_abort: bool = False) -> Iterator[None]:
+    """Expect that the client refuses what is done, with an error of this kind and one of these codes."""
     with pytest.raises(KafkaException) as raised:
         yield
     error: KafkaError = raised.value.args[0]
-    assert (error.code(), error.fatal(), error.txn_requires_abort()) == (code, is_fatal, requires_abort), error
+    assert error.code() in codes, error
+    assert (error.fatal(), error.txn_requires_abort()) == (is_fatal, requires_abort), error
