@@ -19,10 +19,10 @@ from ottla.broker.controller.kept_topics import DeletedTopic
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.identifiers import TopicPartition
+from ottla.protocol.messages.leader_and_isr import LeaderAndIsrPartitionState
 from ottla.protocol.messages.stop_replica import StopReplicaRequest
 from ottla.protocol.messages.undelete_topics import UndeletableTopic, UndeletableTopicResult, UndeleteTopicsRequest
 
-ORDERS = TopicPartition("orders", 0)
 TOPIC_PATH = znodes.topic_path("orders")
 OPTIONS = {"ottla.undelete.ms": "600000", "retention.ms": "1000"}
 STOPS_MAX = 20
@@ -52,6 +52,19 @@ def undelete(broker: Broker, deleted: DeletedTopic, new_name: str | None = None)
     return result
 
 
+def role_after(deleted: DeletedTopic, broker: Broker, topic: str = "orders") -> LeaderAndIsrPartitionState:
+    """Wait until a broker was told to lead or follow a topic that came back; return its role in the first partition."""
+    partition = TopicPartition(topic, 0)
+    before = deleted.content.partitions[0].leader_epoch
+
+    def is_told() -> bool:
+        role = broker.fake.partitions.get(partition)
+        return role is not None and role.leader_epoch > before
+
+    broker.fake.wait_for(is_told)
+    return broker.fake.partitions[partition]
+
+
 def test_a_topic_comes_back_with_its_id_options_and_isr(zookeeper: ZooKeeper) -> None:
     """Brokers are told to keep the logs, and then to lead in a later epoch; they need not create anything."""
     with brokers(zookeeper, 1, 2) as (first, second):
@@ -70,10 +83,9 @@ def test_a_topic_comes_back_with_its_id_options_and_isr(zookeeper: ZooKeeper) ->
 
         assert undelete(first, deleted).error_code == ErrorCode.NONE
 
-        assert first.fake.leader("orders") == 2
-        role = second.fake.partitions[ORDERS]
+        first.fake.wait_for(lambda: first.fake.leader("orders") == 2)
+        role = role_after(deleted, second)
         assert (role.leader, sorted(role.isr), role.is_new) == (2, [1, 2], False)
-        assert role.leader_epoch > deleted.content.partitions[0].leader_epoch
         assert second.fake.topic_ids["orders"] == deleted.topic_id
         config = first.zookeeper.read(znodes.config_path(znodes.TOPIC_CONFIGS, "orders"))
         assert znodes.ConfigNode.decode(config.data, "").config == OPTIONS
@@ -104,7 +116,7 @@ def test_a_taken_name_and_brokers_without_the_logs_are_refused(zookeeper: ZooKee
         assert (listed.given_up_by, listed.error_code) == ([2], ErrorCode.TOPIC_ALREADY_EXISTS)
 
         assert undelete(first, deleted, "old-orders").error_code == ErrorCode.NONE
-        assert first.fake.partitions[TopicPartition("old-orders", 0)].isr == [1]
+        assert role_after(deleted, first, "old-orders").isr == [1]
         # It is back: nobody may give up anything of it now.
         assert not give_up_logs(first.zookeeper, first.services.metadata, 1, deleted.topic_id, "orders")
 
@@ -178,9 +190,8 @@ def test_an_undeletion_that_stops_anywhere_can_be_done_again(
                 until(lambda: is_settled(broker), "the next controller has settled it", not_yet=AssertionError)
             assert undelete(broker, deleted).error_code == ErrorCode.NONE
             broker.fake.wait_for(lambda: broker.fake.leader("orders", 1) == 1)
-            role = broker.fake.partitions[ORDERS]
+            role = role_after(deleted, broker)
             assert (role.isr, role.is_new) == ([1], False)
-            assert role.leader_epoch > deleted.content.partitions[0].leader_epoch
             assert broker.fake.topic_ids["orders"] == deleted.topic_id
             if not stopping.has_stopped:
                 assert answer.topics[0].error_code == ErrorCode.NONE
