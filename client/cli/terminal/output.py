@@ -111,9 +111,13 @@ def print_table(
     """
     # A line break in a name must not look like another row.
     rows = [[printable(cell).replace("\n", "\\n") for cell in row] for row in rows]
-    if sys.stdout.isatty():
-        _print_rich_table(headings, rows, styles, spare)
-        return
+    draw = _print_rich_table if sys.stdout.isatty() else _print_plain_table
+    draw(headings, rows, styles, spare)
+
+
+def _print_plain_table(
+    headings: Sequence[str], rows: Sequence[Sequence[str]], styles: Mapping[str, str], spare: Sequence[str]
+) -> None:
     widths = [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
     for row in (headings, *rows):
         click.echo((" " * _GAP).join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

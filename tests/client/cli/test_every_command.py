@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import shutil
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 import pytest
@@ -21,7 +22,9 @@ from tests.kit.waiting import until
 from tests.kit.zookeeper import ZooKeeper, ZooKeeperServer
 
 from ottla.client.cli.main import app
+from ottla.client.cli.terminal import output
 from ottla.client.cli.terminal.nouns import LOCAL, NOUNS, load
+from ottla.client.cli.terminal.tables import fitted, in_blocks, in_lines
 from ottla.sync import Consumer
 
 # `up` runs the console; tests/console has the rest of it.
@@ -193,14 +196,56 @@ def test_no_command_is_left_out() -> None:
     assert {*CASES, *TESTED_BELOW, *IN_TEST_TRANSACTION, *IN_TEST_ZOOKEEPER, *IN_TEST_BALANCE} == set(commands())
 
 
+class DrawnTable(NamedTuple):
+    """A table that a command has printed: what it was made from."""
+
+    headings: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    styles: Mapping[str, str]
+    spare: Sequence[str]
+
+
+@pytest.fixture
+def drawn_tables(monkeypatch: pytest.MonkeyPatch) -> list[DrawnTable]:
+    """Return a list that has all tables that commands print."""
+    drawn: list[DrawnTable] = []
+    draw = output._print_plain_table
+
+    def note(*table: Any) -> None:
+        drawn.append(DrawnTable(*table))
+        draw(*table)
+
+    monkeypatch.setattr(output, "_print_plain_table", note)
+    return drawn
+
+
+def check_no_cell_is_cut(table: DrawnTable, width: int) -> None:
+    """Draw a table on a terminal: all is there but columns without content and those that the command can spare."""
+    layout = fitted(table.headings, table.rows, width, 2, table.spare)
+    lines = (in_blocks if layout.is_in_blocks else in_lines)(layout, 2, table.styles)
+    shown = Counter(word for line in lines for word in line.plain.split())
+    left_out = set(layout.left_out)
+    assert left_out <= set(table.spare), (width, table)
+    wanted: Counter[str] = Counter()
+    for heading, *cells in zip(table.headings, *table.rows, strict=True):
+        if heading not in left_out and set(cells) - {"-", ""}:
+            wanted.update(word for cell in cells for word in cell.split())
+    assert wanted <= shown, (width, table, wanted - shown)
+
+
 @pytest.mark.parametrize("command", CASES)
-def test_a_command_prints_a_table_json_and_yaml(command: str, ottla: Ottla, stage: Callable[[], Stage]) -> None:
-    """The table has its headings, and each object the same fields in both formats."""
+def test_a_command_prints_a_table_json_and_yaml(
+    command: str, ottla: Ottla, stage: Callable[[], Stage], drawn_tables: list[DrawnTable]
+) -> None:
+    """The table has its headings, no cell is cut on a terminal, and each object has the same fields in both formats."""
     case = CASES[command]
     code = 1 if command in ENDS_WITH_1 else 0
     name = command.split()
     table = ottla(*name, *stage().words(case.works))
     assert (table.code, table.out.split()[: len(case.headings.split())]) == (code, case.headings.split()), table.err
+    for width in (60, 80, 100, 140):
+        for drawn in drawn_tables:
+            check_no_cell_is_cut(drawn, width)
 
     as_json = ottla(*name, *stage().words(case.works), "--format", "json")
     assert as_json.code == code, as_json.err
