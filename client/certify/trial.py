@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -80,6 +80,8 @@ _NEXT_LEADER: Final = (
     ErrorCode.KAFKA_STORAGE_ERROR,
 )
 _PAUSE_S: Final = 0.05
+# How often, with a pause, a check that ends looks whether its last requests are answered.
+_SETTLE_TURNS: Final = 100
 # The first version that can ask for a missing topic without creating it.
 _NO_AUTO_CREATE_VERSION: Final = 4
 _LEAVE_LIST_VERSION: Final = 3
@@ -112,6 +114,8 @@ class Trial:
         self._consumer_members: list[tuple[str, str]] = []
         self._transactional_ids: list[str] = []
         self._probes: list[Probe] = []
+        # Requests without an answer yet.
+        self._under_way: set[asyncio.Task[Any]] = set()
 
     # Names.
 
@@ -183,7 +187,7 @@ class Trial:
         """
         while True:
             self.waiting_for = f"an answer to {api.label}"
-            response = await self.client.send(
+            sending = self.client.send(
                 self.any_broker if node is None else node,
                 api,
                 message,
@@ -191,6 +195,7 @@ class Trial:
                 version_max=version_max if version is None else version,
                 lane=lane,
             )
+            response = await self._answer(sending)
             codes = error_codes(response)
             if codes & _NO_RIGHTS:
                 raise NotApplicable(f"no rights: {api.label} is answered {error_names(codes & _NO_RIGHTS)}")
@@ -200,6 +205,18 @@ class Trial:
             if ErrorCode.NOT_CONTROLLER in codes:
                 await self.client.metadata((), force=True)
                 node = self.controller
+
+    async def _answer(self, sending: Coroutine[Any, Any, Any]) -> Any:
+        """Wait for an answer. If this is cancelled, `clean` waits on: the broker may still carry out the request."""
+        task = asyncio.create_task(sending)
+        self._under_way.add(task)
+        task.add_done_callback(self._is_answered)
+        return await asyncio.shield(task)
+
+    def _is_answered(self, task: asyncio.Task[Any]) -> None:
+        self._under_way.discard(task)
+        if not task.cancelled():
+            task.exception()
 
     async def ask_coordinator(
         self, key: str, api: Api, message: Request, *, key_type: int = GROUP, version: int | None = None, lane: str = ""
@@ -467,6 +484,7 @@ class Trial:
         left = []
         for probe in self._probes:
             probe.abort()
+        await self._settle()
         steps: list[tuple[str, Callable[[], Awaitable[None]]]] = [
             *((name, partial(self._abort, name)) for name in self._transactional_ids),
             *((group, partial(self._leave, group, member)) for group, member in self._members),
@@ -480,6 +498,22 @@ class Trial:
             except (KafkaError, CheckFailed, NotApplicable):
                 left.append(name)
         return left
+
+    async def _settle(self) -> None:
+        """Wait, for a while, until no request is under way: it could make again what is removed before it.
+
+        A JoinGroup is answered when the other members are back, or have left.
+        """
+        asked = self._under_way.copy()
+        for _ in range(_SETTLE_TURNS):
+            if not asked:
+                return
+            _, asked = await asyncio.wait(asked, timeout=_PAUSE_S)
+            with contextlib.suppress(KafkaError, CheckFailed, NotApplicable):
+                for group, member in self._members:
+                    await self._leave(group, member)
+        for task in asked:
+            task.cancel()
 
     async def _abort(self, transactional_id: str) -> None:
         await self.try_init_producer(transactional_id)

@@ -45,6 +45,8 @@ class Lie:
     stranger: Callable[[bytes], bytes | None] = lambda body: None
     # Closes the connection for this frame.
     hangs_up: Callable[[bytes], bool] = lambda body: False
+    # How long this frame takes to the broker, and all behind it.
+    delay_s: Callable[[bytes], float] = lambda body: 0.0
 
     def __str__(self) -> str:
         return self.name
@@ -121,6 +123,7 @@ class LyingBroker:
             for body in bodies:
                 if self._lie.hangs_up(bytes(body)):
                     return
+                await asyncio.sleep(self._lie.delay_s(bytes(body)))
                 self._pass(bytes(body), real, client, asked)
 
     def _pass(

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from scripts.certify_page import PAGE, page
+from tests.client.certify.names import names_left
 from tests.client.certify.test_seeded_bugs import BY_DESIGN
 from tests.kit.broker_process import BrokerProcess, MakeBroker
 from tests.kit.kafka_process import VERSIONS, new_kafka
@@ -21,9 +22,8 @@ from tests.kit.zookeeper import ZooKeeper, ZooKeeperServer
 
 from ottla.client.certify.check import NotApplicable
 from ottla.client.certify.harm import Harm
-from ottla.client.certify.runner import PREFIX, selected
+from ottla.client.certify.runner import selected
 from ottla.client.certify.table import SUBJECTS, all_checks
-from ottla.sync import Admin
 
 DEADLINE_S = 300
 INTERRUPTED = 130
@@ -47,14 +47,6 @@ def report(bootstrap: str, *options: str) -> tuple[int, dict[str, dict[str, Any]
 def with_result(items: dict[str, dict[str, Any]], result: str) -> set[str]:
     """Return the checks that ended like this."""
     return {path for path, item in items.items() if item["result"] == result}
-
-
-def names_left(bootstrap: str) -> list[str]:
-    """Return topics and groups of checks that are still there."""
-    with Admin(bootstrap_servers=bootstrap) as admin:
-        topics = [each.name for each in admin.list_topics()]
-        groups = [each.group_id for each in admin.list_groups()]
-    return [name for name in topics + groups if name.startswith(PREFIX)]
 
 
 def test_our_broker_passes_all_but_what_it_does_not_promise(broker: BrokerProcess) -> None:
@@ -106,7 +98,7 @@ def test_a_run_that_is_stopped_leaves_nothing_behind(broker: BrokerProcess, numb
             assert process.wait(DEADLINE_S) == code
         finally:
             process.kill()
-    until(lambda: names_left(broker.bootstrap) == [], "all topics and groups are gone")
+    until(lambda: names_left(broker.bootstrap) == [], lambda: f"left: {names_left(broker.bootstrap)}")
 
 
 @pytest.mark.long
