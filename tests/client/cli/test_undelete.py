@@ -47,7 +47,8 @@ def test_a_deleted_topic_comes_back_over_a_restart(make_broker: MakeBroker, ottl
 
     assert ottla("topic", "delete", topic, "--yes", bootstrap=at).code == 0
     assert topic not in ottla("group", "describe", "readers", bootstrap=at).out
-    assert ottla("topic", "create", topic, bootstrap=at).code == 0
+    # As in Kafka, the name is free a moment after all brokers have forgotten the topic.
+    until(lambda: ottla("topic", "create", topic, bootstrap=at).code == 0, "the name can be taken")
     broker.kill()
     broker.start()
     (listed,) = ottla("topic", "deleted", "--format", "json", bootstrap=at).items
@@ -63,6 +64,8 @@ def test_a_deleted_topic_comes_back_over_a_restart(make_broker: MakeBroker, ottl
     assert [int(value) for value in read] == list(range(COUNT))
     # Once more, under its own name.
     assert ottla("topic", "delete", topic, f"{topic}-2", "--yes", bootstrap=at).code == 0
-    assert ottla("topic", "undelete", f"{topic}-2", "--as", topic, bootstrap=at).code == 0
+    until(
+        lambda: ottla("topic", "undelete", f"{topic}-2", "--as", topic, bootstrap=at).code == 0, "the name can be taken"
+    )
     lags = ottla("group", "lag", "readers", "--format", "json", bootstrap=at).items
     assert [(each["topic"], each["lag"]) for each in lags] == [(topic, 0)]
