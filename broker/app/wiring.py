@@ -35,7 +35,7 @@ from ottla.broker.observability.event_ring import BROKER_EVENTS
 from ottla.broker.observability.http_port import HttpPort, Observed
 from ottla.broker.quotas.client_quotas import ClientQuotas
 from ottla.broker.replication.follower.fetchers import Fetchers
-from ottla.broker.replication.leader.fetch_sessions import FetchSessions
+from ottla.broker.replication.leader.fetch_sessions import IDLE_SECONDS_MAX, FetchSessions
 from ottla.broker.replication.leader.isr_changes import IsrChanges
 from ottla.broker.replication.log_dir_moves import LogDirMoves
 from ottla.broker.replication.partition import Partition, PartitionContext
@@ -204,7 +204,11 @@ def wire(config: BrokerConfig, zookeeper: ZooKeeper, clocks: Clocks) -> Services
         throttles=throttles,
         partitions=partitions,
         log_dir_moves=LogDirMoves(partitions, config),
-        fetch_sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots),
+        fetch_sessions=FetchSessions(
+            config.max_incremental_fetch_session_cache_slots,
+            # In terms of the time after which a follower that does not fetch leaves the ISR, not much.
+            idle_seconds_max=min(IDLE_SECONDS_MAX, config.replica_lag_time_max_ms / 10_000),
+        ),
         delayed_topics=delayed_topics,
         groups=groups,
         group_offsets=group_offsets,

@@ -107,6 +107,10 @@ class Purgatory:
         self._recent.append(mark)
         return mark
 
+    def remembers(self, mark: Mark) -> bool:
+        """Whether `watch` would still know which keys were checked since a mark."""
+        return mark in list(self._recent)
+
     def watch(
         self,
         operation: DelayedOperation,

@@ -8,7 +8,8 @@ offsets move the high watermark. A consumer in another rack may be sent to a fol
 A client above its quota gets an empty response.
 
 In an incremental session most partitions have nothing new most of the time. These are recognized first, with as little
-work as possible. Nothing is built for them, and the response leaves them out.
+work as possible. Nothing is built for them, and the response leaves them out. If a follower has met nothing new at all
+with its last fetch, the next one goes straight to purgatory, which knows the partitions that have changed since.
 
 Version notes: versions below 4 carry older message formats, which we do not write: UNSUPPORTED_VERSION for each
 partition. From version 3 on, the first partition with data returns a whole batch even if it exceeds the limits. From 11
@@ -71,8 +72,11 @@ def fetch(request: DataRequest) -> FetchResponse | Delayed:
     except KafkaError as error:
         return FetchResponse(error_code=error.code, responses=[])
     reader = _Reader(request)
-    began = request.services.partitions.waits.fetches.mark()
-    answers = reader.read(context)
+    waiting = request.services.partitions.waits.fetches
+    began = waiting.mark()
+    if context.idle_since is not None and not waiting.remembers(context.idle_since):
+        context.idle_since = None
+    answers = reader.read(context) if context.idle_since is None else []
     if body.max_wait_ms <= 0 or not context.partitions or _is_enough(answers, reader.min_bytes):
         return _sent(request, context, reader, answers)
     return _Waiting(request, context, reader, answers, began)
@@ -159,6 +163,7 @@ class _Reader:
         "_replica_id",
         "_request",
         "_throttle",
+        "found_idle",
         "min_bytes",
     )
 
@@ -180,6 +185,9 @@ class _Reader:
         self._is_rack_aware = not self._is_follower and is_rack_aware(request)
         # Topics that the client may not read.
         self._denied: frozenset[str] = frozenset()
+        # Whether all partitions that were looked at were idle. One with nothing to send may still wait for something:
+        # to join the ISR, or for the throttle.
+        self.found_idle = True
 
     def read(self, context: FetchContext) -> _Answers:
         """Read the partitions one after another until the request's limit is used up."""
@@ -245,9 +253,11 @@ class _Reader:
         for cached in partitions:
             if denied_topics and cached.key.topic in denied_topics:
                 answers.append((cached, self._refused(cached, _DENIED)))
+                self.found_idle = False
                 continue
             if may_skip and is_idle(cached):
                 continue
+            self.found_idle = False
             is_held = self._is_held(cached)
             limit = 0 if is_held else max(min(cached.wanted.partition_max_bytes, left), 0)
             answer = self._read_one(cached, limit, is_first and not is_held, may_skip, is_again)
@@ -514,6 +524,8 @@ class _Waiting(DelayedOperation):
             moved = dict(self._moved)
             answers = [answer for answer in self._answers if answer[0].key not in moved]
             answers += self._reader.read_again([self._partitions[key] for key in moved])
+            if not moved and self._reader.found_idle:
+                self._context.was_idle(self._since)
         return _sent(self._request, self._context, self._reader, answers)
 
     def then(self, respond: Respond) -> None:
@@ -521,4 +533,4 @@ class _Waiting(DelayedOperation):
         self._respond = respond
         timeout_seconds = self._request.body.max_wait_ms / 1000
         purgatory = self._request.services.partitions.waits.fetches
-        purgatory.watch(self, self._partitions, timeout_seconds, self._since)
+        purgatory.watch(self, self._partitions, timeout_seconds, self._context.idle_since or self._since)

@@ -25,6 +25,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 
+from ottla.broker.common.purgatory import Mark
 from ottla.broker.common.topic_names import NAME_LENGTH_MAX
 from ottla.broker.replication.partition import FollowerFetch
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -47,6 +48,9 @@ _EVICTABLE_AFTER_SECONDS = 120.0
 CLIENT_PARTITIONS_MAX = 250_000
 # Clients without a session ask for one with every fetch, and each time the whole full cache would be searched.
 _SEARCH_INTERVAL_SECONDS = 1.0
+
+# How long a follower's idle partitions may go without a look, at most.
+IDLE_SECONDS_MAX = 2.0
 
 # How a client names a partition: the topic by its id from version 13 on, by its name before.
 SessionKey = tuple[str | bytes, int]
@@ -115,6 +119,10 @@ class FetchSession:
         self.last_used = now
         self._lock = threading.Lock()
         self._partitions: OrderedDict[SessionKey, CachedPartition] = OrderedDict()
+        # The mark of the last fetch if that found everything idle, and nothing changed while it waited.
+        self.idle_since: Mark | None = None
+        # When all partitions were looked at.
+        self.looked_at = now
 
     def __len__(self) -> int:
         return len(self._partitions)
@@ -129,6 +137,7 @@ class FetchSession:
         """Update who fetches: a follower may have registered again."""
         if replica != self._replica:
             self._replica = replica
+            self.idle_since = None
             for cached in self.partitions:
                 cached.follower_fetch = None
 
@@ -158,16 +167,31 @@ class FetchContext:
     """What one fetch reads, and which answers its response contains."""
 
     def __init__(
-        self, partitions: list[CachedPartition], session: FetchSession | None, *, is_incremental: bool
+        self,
+        partitions: list[CachedPartition],
+        session: FetchSession | None,
+        *,
+        is_incremental: bool,
+        idle_since: Mark | None = None,
     ) -> None:
         self.partitions = partitions
         self.is_incremental = is_incremental
+        # With a mark, no partition has anything new unless it was checked since then; the others need no look.
+        self.idle_since = idle_since
         self._session = session
+        self._epoch = 0 if session is None else session.epoch
 
     @property
     def session_id(self) -> int:
         """The session id for the response."""
         return self._session.session_id if self._session is not None else NO_SESSION
+
+    def was_idle(self, since: Mark) -> None:
+        """Note that all partitions of a follower's fetch were idle from this mark to its end."""
+        session = self._session
+        # Another fetch that is under way in the same session may have changed it.
+        if self.is_incremental and session is not None and session.is_follower and session.epoch == self._epoch:
+            session.idle_since = since
 
     def shown(
         self, answers: list[tuple[CachedPartition, PartitionData]]
@@ -185,9 +209,13 @@ class FetchContext:
 class FetchSessions:
     """The sessions of a broker, least recently used first. Thread-safe."""
 
-    def __init__(self, slots: int, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, slots: int, clock: Callable[[], float] = time.monotonic, *, idle_seconds_max: float = 0.0
+    ) -> None:
+        """`idle_seconds_max` is how long a follower's idle partitions may go without a look."""
         self._slots = slots
         self._clock = clock
+        self._idle_seconds_max = idle_seconds_max
         self._lock = threading.Lock()
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
         self._next_search = float("-inf")
@@ -223,12 +251,18 @@ class FetchSessions:
                 self._remove(session.session_id)
                 raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, "the session has become too large")
             session.epoch = session.epoch + 1 if session.epoch < SESSION_EPOCH_MAX else 1
-            session.last_used = self._clock()
+            session.last_used = now = self._clock()
             self._sessions.move_to_end(session.session_id)
             if not len(session):
                 self._remove(session.session_id)
                 return FetchContext([], None, is_incremental=False)
-            return FetchContext(session.partitions, session, is_incremental=True)
+            # Each fetch has to earn it again.
+            idle_since, session.idle_since = session.idle_since, None
+            if listed or forgotten or now - session.looked_at >= self._idle_seconds_max:
+                idle_since = None
+            if idle_since is None:
+                session.looked_at = now
+            return FetchContext(session.partitions, session, is_incremental=True, idle_since=idle_since)
 
     def close(self, session_id: int) -> None:
         """Remove a session that its client never heard of."""
