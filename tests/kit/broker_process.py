@@ -34,6 +34,9 @@ START_ATTEMPTS = 3
 
 _READY = re.compile(rb"\[KafkaServer id=\d+\] started")
 _PORT_TAKEN = b"address already in use"
+# Many records of tests have timestamps of long ago, and are not to be deleted meanwhile: not by the first check after
+# the start either.
+NO_RETENTION = ("log.retention.check.interval.ms=86400000", "log.initial.task.delay.ms=86400000")
 # What suits many small brokers on one machine; the log directory may be on a small disk.
 _OPTIONS = (
     "num.partitions=1",
@@ -45,8 +48,7 @@ _OPTIONS = (
     "group.initial.rebalance.delay.ms=0",
     "ottla.log.min.free.bytes=0",
     "ottla.log.min.free.percent=0",
-    # Many records of tests have timestamps of long ago, and are not to be deleted meanwhile.
-    "log.retention.check.interval.ms=86400000",
+    *NO_RETENTION,
     # Some brokers have addresses of their own, which are not loopback.
     "ottla.http.open=true",
 )

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from tests.kit.apache_kafka import LIBS, LIBS_4, JarSet, UnavailableError, jars, java, skip_or_fail
-from tests.kit.broker_process import START_ATTEMPTS, BrokerProcess, BrokerStartError
+from tests.kit.broker_process import NO_RETENTION, START_ATTEMPTS, BrokerProcess, BrokerStartError
 from tests.kit.zookeeper import ZooKeeper, ZooKeeperServer
 
 from ottla.broker.cluster.znodes import new_uuid
@@ -125,6 +125,7 @@ class Kafka4Process(BrokerProcess):
             "group.initial.rebalance.delay.ms=0",
             "group.consumer.min.heartbeat.interval.ms=100",
             "group.consumer.heartbeat.interval.ms=100",
+            *NO_RETENTION,
             *self._overrides,
         ]
 
