@@ -16,6 +16,10 @@ ACK_GAP_MAX_S = 30.0
 
 # Most tests of clusters are among the long ones where all listeners are SASL_SSL; those that show most are not.
 both_protocols = pytest.mark.parametrize("protocol", ["PLAINTEXT", "SASL_SSL"], indirect=True)
+# A restart goes through all that a secured connection needs, so of the two this one shows more.
+secured_protocol = pytest.mark.parametrize(
+    "protocol", [pytest.param("PLAINTEXT", marks=pytest.mark.long_faults), "SASL_SSL"], indirect=True
+)
 
 # The rows of the table in docs/GUARANTEES.md that promise most: what a topic must be set to. The bold row is the
 # default, and the only one that is also tried with SASL_SSL.

@@ -138,9 +138,8 @@ def test_f25_with_flush_before_ack_nothing_is_lost_when_all_machines_lose_power(
     check_valid(experiment.finish())
 
 
-@pytest.mark.parametrize(
-    "first", [pytest.param(0, marks=pytest.mark.long_faults, id="the leader first"), pytest.param(1, id="a follower")]
-)
+@pytest.mark.long_faults
+@pytest.mark.parametrize("first", [pytest.param(0, id="the leader first"), pytest.param(1, id="a follower")])
 def test_f25_without_flush_before_ack_only_the_unflushed_tail_is_lost(
     powered: PoweredCluster, experiment: Experiment, first: int
 ) -> None:

@@ -7,10 +7,10 @@ import shutil
 from tests.faults.checker.truth import Outcome
 from tests.faults.cluster import BROKER_IDS
 from tests.faults.experiment import Experiment, check_valid
-from tests.faults.steps import ACK_GAP_MAX_S, both_protocols, kill
+from tests.faults.steps import ACK_GAP_MAX_S, kill, secured_protocol
 
 
-@both_protocols
+@secured_protocol
 def test_f38_a_rolling_restart_fails_no_send(experiment: Experiment) -> None:
     """Each broker hands over what it leads before it ends; idempotent producers notice nothing."""
     cluster = experiment.cluster
