@@ -26,8 +26,10 @@ _ASSIGNORS = {
     "cooperative-sticky": CooperativeStickyAssignor,
 }
 _NO_EPOCH = -1
-# It joins during a poll, waits for metadata before that, and begins again where a poll is too short for both.
+# It joins during a poll, waits for metadata before that, and begins again where a poll is too short for both. On a
+# machine with other work it never ends, unless polls become longer.
 _POLL_MS = 300
+_POLL_MS_MAX = 10_000
 _METADATA_MAX_AGE_MS = 2000
 
 
@@ -35,6 +37,7 @@ class PythonMember(Member):
     """A KafkaConsumer."""
 
     name = "kafka-python"
+    _poll_ms = _POLL_MS
 
     def _open(self) -> None:
         how = self.how
@@ -62,8 +65,10 @@ class PythonMember(Member):
             self._client.subscribe(list(how.topics), listener=listener)
 
     def _poll(self) -> Iterable[Got]:
-        for partition, records in self._client.poll(timeout_ms=_POLL_MS).items():
+        for partition, records in self._client.poll(timeout_ms=self._poll_ms).items():
             yield from (Got(TopicPartition(*partition), record.offset, record.value) for record in records)
+        is_joining = self._client._coordinator.need_rejoin()
+        self._poll_ms = min(2 * self._poll_ms, _POLL_MS_MAX) if is_joining else _POLL_MS
 
     def _assignment(self) -> frozenset[TopicPartition]:
         return frozenset(TopicPartition(*partition) for partition in self._client.assignment())
