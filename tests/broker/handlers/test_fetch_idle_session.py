@@ -26,7 +26,7 @@ IDLE_SECONDS = 2.0
 class Follower:
     """A follower with a session at the leader of two partitions."""
 
-    def __init__(self, broker: Broker, clock: FakeClock) -> None:
+    def __init__(self, broker: Broker, clock: FakeClock[float]) -> None:
         self.broker = broker
         self.clock = clock
         listed = body()
