@@ -36,6 +36,7 @@ from ottla.protocol.messages.fetch import (
     FetchTopic,
 )
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
+from ottla.protocol.messages.join_group import JoinGroupResponse
 from ottla.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from ottla.protocol.messages.list_offsets import LATEST, ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -215,8 +216,13 @@ class Trial:
 
     def _is_answered(self, task: asyncio.Task[Any]) -> None:
         self._under_way.discard(task)
-        if not task.cancelled():
-            task.exception()
+        if task.cancelled() or task.exception() is not None:
+            return
+        answer = task.result()
+        if isinstance(answer, JoinGroupResponse) and answer.member_id:
+            # Nobody may have heard of it. A group waits for a member that was given an id and does not join with it.
+            for group in self._groups:
+                self.will_leave(group, answer.member_id)
 
     async def ask_coordinator(
         self, key: str, api: Api, message: Request, *, key_type: int = GROUP, version: int | None = None, lane: str = ""

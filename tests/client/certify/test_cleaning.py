@@ -4,34 +4,37 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Awaitable, Callable
 from itertools import count
 
+import pytest
 from tests.client.certify.lying_broker import Lie, LyingBroker
 from tests.client.certify.names import names_left
 from tests.kit.broker_process import BrokerProcess
 from tests.kit.waiting import until
 
 from ottla.client.certify.checks.consumer_groups import ConsumerMember
-from ottla.client.certify.checks.groups import Member, commit_offset
+from ottla.client.certify.checks.groups import commit_offset, leaving
 from ottla.client.certify.runner import PREFIX
 from ottla.client.certify.trial import Trial
 from ottla.client.net.cluster_client import ClusterClient
 from ottla.client.net.settings import ClientSettings
+
+Run = Callable[[Trial], Awaitable[None]]
 
 # Longer than cleaning up takes, so that it is done by then unless it waits.
 DELAY_S = 0.1
 
 
 async def make_everything(trial: Trial) -> None:
-    """Make all that a check can make: a topic, members of groups of both protocols, an offset, a transactional id."""
+    """Make a topic, a member of a group of the new protocol, an offset and a transactional id."""
     topic = await trial.topic()
     await ConsumerMember(trial, "consumer", topic).heartbeat()
-    await Member(trial, trial.group("members"), "member").join()
     await commit_offset(trial, trial.group("offsets"), topic, 1)
     await trial.init_producer(trial.transactional_id())
 
 
-async def is_stopped(bootstrap: str, number: int) -> bool:
+async def is_stopped(bootstrap: str, run_check: Run, number: int) -> bool:
     """Stop a check when it has sent some requests, of which the last arrives late; False if it ends before."""
     sent = 0
 
@@ -50,7 +53,7 @@ async def is_stopped(bootstrap: str, number: int) -> bool:
 
         async def run() -> None:
             await client.start()
-            await make_everything(trial)
+            await run_check(trial)
 
         check = asyncio.create_task(run())
         try:
@@ -62,10 +65,13 @@ async def is_stopped(bootstrap: str, number: int) -> bool:
     return check.cancelled()
 
 
-async def test_a_check_that_is_stopped_at_any_point_leaves_nothing_behind(broker: BrokerProcess) -> None:
-    """Also if the broker carries out the last request only after the check was stopped."""
+@pytest.mark.parametrize("run_check", [make_everything, leaving])
+async def test_a_check_that_is_stopped_at_any_point_leaves_nothing_behind(
+    broker: BrokerProcess, run_check: Run
+) -> None:
+    """Also if the broker carries out the last request only after the check was stopped, or a member was half joined."""
     numbers = count(1)
-    while await is_stopped(broker.bootstrap, number := next(numbers)):
+    while await is_stopped(broker.bootstrap, run_check, number := next(numbers)):
         pass
     assert number > 10
     until(lambda: names_left(broker.bootstrap) == [], lambda: f"left: {names_left(broker.bootstrap)}")
