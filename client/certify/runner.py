@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import secrets
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final
@@ -136,8 +136,7 @@ async def _result(
     try:
         result = await _judged(check, trial, limit_s)
     finally:
-        card.left += await _cleaned(trial)
-        await client.close()
+        await _to_its_end(_clean_up(trial, client, card))
     return replace(result, seconds=time.monotonic() - begun)
 
 
@@ -163,8 +162,23 @@ async def _judged(check: Check, trial: Trial, limit_s: float) -> Result:
     return Result(check, Verdict.PASSED)
 
 
+async def _to_its_end(work: Coroutine[Any, Any, None]) -> None:
+    """Await what a cancellation must not cut short: a run may be stopped while a check is being cleaned up."""
+    task = asyncio.create_task(work)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        raise
+
+
+async def _clean_up(trial: Trial, client: ClusterClient, card: ReportCard) -> None:
+    card.left += await _cleaned(trial)
+    await client.close()
+
+
 async def _cleaned(trial: Trial) -> list[str]:
-    """Clean up, also while the run is being cancelled; return what is left."""
+    """Remove what a check has made; return what is left."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_CLEAN_SECONDS_MAX):
             return await trial.clean()
