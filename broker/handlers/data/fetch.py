@@ -74,7 +74,7 @@ def fetch(request: DataRequest) -> FetchResponse | Delayed:
     reader = _Reader(request)
     waiting = request.services.partitions.waits.fetches
     began = waiting.mark()
-    if context.idle_since is not None and not waiting.remembers(context.idle_since):
+    if context.idle_since is not None and (body.max_wait_ms <= 0 or not waiting.remembers(context.idle_since)):
         context.idle_since = None
     answers = reader.read(context) if context.idle_since is None else []
     if body.max_wait_ms <= 0 or not context.partitions or _is_enough(answers, reader.min_bytes):

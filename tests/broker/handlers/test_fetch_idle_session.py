@@ -36,10 +36,10 @@ class Follower:
         self._session_id = opened.session_id
         self._epoch = 0
 
-    def fetch(self, *listed: FetchRequest) -> list[Any]:
+    def fetch(self, *listed: FetchRequest, max_wait_ms: int = FOREVER_MS) -> list[Any]:
         """Fetch, with changes or without; return the list that will have the response."""
         self._epoch += 1
-        request = body(max_wait_ms=FOREVER_MS, session_id=self._session_id, session_epoch=self._epoch)
+        request = body(max_wait_ms=max_wait_ms, session_id=self._session_id, session_epoch=self._epoch)
         request.topics = [topic for each in listed for topic in each.topics]
         answers = self.broker.ask(Api.FETCH, 17, request)
         return answers if isinstance(answers, list) else [answers]
@@ -101,6 +101,14 @@ def test_an_append_between_two_fetches_is_found(follower: Follower, looks: list[
     ((answer,),) = [topic.partitions for topic in response.responses]
     assert values(answer) == [b"a"]
     assert looks == []
+
+
+def test_a_fetch_that_does_not_wait_finds_what_is_there(follower: Follower) -> None:
+    """Only the purgatory knows what has changed, and such a fetch does not go there."""
+    produce(follower.broker, batch(b"a"), topic="u")
+    (response,) = follower.fetch(max_wait_ms=0)
+    ((answer,),) = [topic.partitions for topic in response.responses]
+    assert values(answer) == [b"a"]
 
 
 def test_an_append_wakes_a_fetch_that_waits(follower: Follower) -> None:
