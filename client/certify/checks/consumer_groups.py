@@ -19,7 +19,7 @@ _REBALANCE_TIMEOUT_MS: Final = 30_000
 _PAUSE_S: Final = 0.1
 
 
-class ConsumerMember:
+class _Member:
     """A member that owns what it is assigned as soon as it hears of it."""
 
     def __init__(self, trial: Trial, member_id: str, topic: Topic) -> None:
@@ -64,7 +64,7 @@ class ConsumerMember:
             self.owned = sorted(number for row in rows for number in row.partitions)
 
 
-async def _settled(trial: Trial, *members: ConsumerMember) -> None:
+async def _settled(trial: Trial, *members: _Member) -> None:
     """Send heartbeats until all partitions have an owner, each one a different one."""
     while True:
         for member in members:
@@ -79,7 +79,7 @@ async def _settled(trial: Trial, *members: ConsumerMember) -> None:
 @CHECKS.check(_NEEDED)
 async def one_member(trial: Trial) -> None:
     """A member that joins gets an epoch and all partitions of the topic."""
-    member = ConsumerMember(trial, "member-1-of-certify-000", await trial.topic(partitions=4))
+    member = _Member(trial, "member-1-of-certify-000", await trial.topic(partitions=4))
     await _settled(trial, member)
     expect_that(member.epoch > 0, "an epoch above 0", member.epoch)
 
@@ -88,7 +88,7 @@ async def one_member(trial: Trial) -> None:
 async def two_members(trial: Trial) -> None:
     """Two members share the partitions; when one leaves, the other gets all of them."""
     topic = await trial.topic(partitions=4)
-    first, second = (ConsumerMember(trial, f"member-{number}-of-certify-00", topic) for number in (1, 2))
+    first, second = (_Member(trial, f"member-{number}-of-certify-00", topic) for number in (1, 2))
     await _settled(trial, first)
     await _settled(trial, first, second)
     expect("how many each has", (len(first.owned), len(second.owned)), (2, 2))
@@ -101,11 +101,11 @@ async def two_members(trial: Trial) -> None:
 async def epochs(trial: Trial) -> None:
     """A member with an epoch of the future is FENCED_MEMBER_EPOCH, and an unknown one UNKNOWN_MEMBER_ID."""
     topic = await trial.topic()
-    member = ConsumerMember(trial, "member-1-of-certify-000", topic)
+    member = _Member(trial, "member-1-of-certify-000", topic)
     await _settled(trial, member)
     response = await member.try_heartbeat(member.epoch + 10)
     expect_error("an epoch of the future", response.error_code, ErrorCode.FENCED_MEMBER_EPOCH)
-    stranger = ConsumerMember(trial, "stranger-of-certify-000", topic)
+    stranger = _Member(trial, "stranger-of-certify-000", topic)
     response = await stranger.try_heartbeat(member.epoch)
     expect_error("an unknown member", response.error_code, ErrorCode.UNKNOWN_MEMBER_ID)
 
@@ -114,7 +114,7 @@ async def epochs(trial: Trial) -> None:
 async def describing(trial: Trial) -> None:
     """The group is described with its member, its epoch and its partitions."""
     topic = await trial.topic(partitions=2)
-    member = ConsumerMember(trial, "member-1-of-certify-000", topic)
+    member = _Member(trial, "member-1-of-certify-000", topic)
     await _settled(trial, member)
     request = ConsumerGroupDescribeRequest(group_ids=[member.group], include_authorized_operations=False)
     while True:
