@@ -9,6 +9,7 @@ import resource
 import signal
 import sys
 from pathlib import Path
+from typing import Final
 
 from ottla.broker.config import ConfigError, effective_config, load_broker_config
 
@@ -17,6 +18,8 @@ EXAMPLES = """examples:
   python -m ottla.broker --override zookeeper.connect=127.0.0.1:2181 --override broker.id=1
   KAFKA_ZOOKEEPER_CONNECT=127.0.0.1:2181 python -m ottla.broker
 """
+
+_NOT_FOR_STRUCTLOG: Final = ("greenlet", "rich")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -38,10 +41,27 @@ def main(arguments: list[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return 2
 
+    _import_structlog()
     from ottla.broker.observability.log_output import configure_logging
 
     configure_logging(options.log_level, as_json=options.log_format == "json")
     return _serve(config)
+
+
+def _import_structlog() -> None:
+    """Import structlog without rich, which it would use for tracebacks that our log lines do not have.
+
+    structlog imports rich and greenlet wherever they are installed. With what they import in turn they take a tenth of
+    the time and of the memory of a broker's start.
+    """
+    hidden = [name for name in _NOT_FOR_STRUCTLOG if name not in sys.modules]
+    # An import of None fails, and structlog does without.
+    sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type]
+    try:
+        import structlog  # noqa: F401
+    finally:
+        for name in hidden:
+            del sys.modules[name]
 
 
 def _serve(config: object) -> int:
