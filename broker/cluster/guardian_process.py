@@ -27,10 +27,14 @@ from __future__ import annotations
 
 import os
 import select
-import socket
 import struct
 import sys
 import time
+
+# As in `typing`, which is larger than all else here.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from socket import socket
 
 _ORDERS_FD = 0
 _CONNECT_SECONDS_MAX = 1.0
@@ -103,12 +107,14 @@ def close_session(order: str, tls: str = "") -> None:
         time.sleep(_PAUSE_SECONDS)
 
 
-def connected(host: str, port: int, tls: str) -> socket.socket:
+def connected(host: str, port: int, tls: str) -> socket:
     """Connect to a server; OSError if it does not answer, or we do not trust it."""
-    connection = socket.create_connection((host, port), _CONNECT_SECONDS_MAX)
+    # Only now: the memory of this process is small while it waits.
+    from socket import create_connection
+
+    connection = create_connection((host, port), _CONNECT_SECONDS_MAX)
     if not tls:
         return connection
-    # Only now: the memory of this process is small while it waits.
     import ssl
     import tempfile
 
@@ -133,7 +139,7 @@ def connected(host: str, port: int, tls: str) -> socket.socket:
         raise
 
 
-def close_through(connection: socket.socket, session_id: int, password: bytes, timeout_ms: int) -> None:
+def close_through(connection: socket, session_id: int, password: bytes, timeout_ms: int) -> None:
     """Attach to a session and close it; OSError if the server does not confirm both."""
     head = _CONNECT_HEAD.pack(0, 0, timeout_ms, session_id, len(password))
     _send(connection, head + password + b"\0")
@@ -146,18 +152,18 @@ def close_through(connection: socket.socket, session_id: int, password: bytes, t
         pass
 
 
-def _send(connection: socket.socket, message: bytes) -> None:
+def _send(connection: socket, message: bytes) -> None:
     connection.sendall(_LENGTH.pack(len(message)) + message)
 
 
-def _receive(connection: socket.socket) -> bytes:
+def _receive(connection: socket) -> bytes:
     (length,) = _LENGTH.unpack(_receive_exactly(connection, _LENGTH.size))
     if not _CONNECTED_HEAD.size <= length <= 1 << 20:
         raise ConnectionError(f"not an answer of ZooKeeper: {length} bytes")
     return _receive_exactly(connection, length)
 
 
-def _receive_exactly(connection: socket.socket, count: int) -> bytes:
+def _receive_exactly(connection: socket, count: int) -> bytes:
     received = b""
     while len(received) < count:
         chunk = connection.recv(count - len(received))

@@ -207,3 +207,14 @@ def test_a_line_that_is_torn_does_not_count() -> None:
             os.close(reading_end)
 
     assert answer.stdout == "session first\n"
+
+
+def test_it_imports_little_while_it_waits() -> None:
+    """It lives as long as its broker, so it imports what it needs to close a session when it has to."""
+    script = "import sys; sys.path.insert(0, sys.argv[1]); import guardian_process; print(*sys.modules)"
+    folder = os.path.dirname(guardian_process.__file__)
+    command = [sys.executable, "-I", "-S", "-c", script, folder]
+    loaded = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+
+    assert "guardian_process" in loaded
+    assert {"enum", "re", "socket", "ssl", "tempfile", "typing"}.isdisjoint(loaded)
