@@ -23,8 +23,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
-from crc32c import crc32c
-
+from ottla.protocol.checksum import crc32c
 from ottla.protocol.compression import Codec, decompress
 from ottla.protocol.errors import CompressionError, CorruptBatchError, EncodeError
 from ottla.protocol.record import Record, decode_records

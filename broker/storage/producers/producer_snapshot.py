@@ -25,10 +25,9 @@ from pathlib import Path
 from struct import Struct
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
-
 from ottla.broker.storage.checkpoint import write_atomically
 from ottla.broker.storage.errors import CorruptSnapshotError
+from ottla.protocol.checksum import crc32c
 
 # Enough for five million producers of one partition.
 SNAPSHOT_BYTES_MAX: Final = 256 * 1024 * 1024
