@@ -39,7 +39,7 @@ def test_a_broker_starts_without_what_it_may_never_need() -> None:
     about = started()
 
     assert "ottla.broker.app.server" in about["modules"]
-    unused = {"attr", "cryptography", "greenlet", "importlib.metadata", "jwt", "numpy", "pygments", "rich"}
+    unused = {"attr", "cramjam", "cryptography", "greenlet", "importlib.metadata", "jwt", "numpy", "pygments", "rich"}
     assert unused & set(about["modules"]) == set()
     # Hidden from structlog alone.
     assert about["rich"] == "rich"
