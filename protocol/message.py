@@ -10,16 +10,17 @@ The order of the lines is the order on the wire. A class without its own version
 messages and takes their version. One object serves every version: a field that a version lacks has its default there.
 Writing another value in that version is an error, unless the field is `ignorable`.
 
-Messages have no behaviour and are frozen for the type checker. At run time they are plain slotted dataclasses, because
-the `__init__` of a frozen one costs three times as much, and the broker creates several per request. The `__init__` of
-a class is compiled by its first call: compiling those of all 330 classes would take a tenth of a second of every start.
+Messages have no behaviour and are frozen dataclasses for the type checker. At run time they are plain classes with
+slots, because the `__init__` of a frozen dataclass costs three times as much, and the broker creates several per
+request; and because there are 360 of them, which `dataclass` would take a fifth of a second of every start to make. The
+`__init__` of a class is compiled by its first call. `dataclasses.replace` works.
 """
 
 from __future__ import annotations
 
-import dataclasses
-from dataclasses import MISSING, dataclass
-from typing import Any, ClassVar, Final, NamedTuple, TypeVar, cast, dataclass_transform
+from dataclasses import MISSING
+from functools import cache
+from typing import Any, ClassVar, Final, NamedTuple, TypeVar, dataclass_transform
 
 from ottla.protocol.primitives import Array, WireType
 
@@ -47,6 +48,7 @@ NO_VERSIONS = Versions(1, 0)
 FIRST_OWN_TAG: Final = 10_000
 
 
+@cache
 def versions(text: str) -> Versions:
     """Read a range as written in declarations: `3`, `2-5`, `4+` or `none`."""
     if text == "none":
@@ -57,10 +59,10 @@ def versions(text: str) -> Versions:
     return Versions(int(first), int(last or first))
 
 
-@dataclass(frozen=True, slots=True)
-class WireField:
+class WireField(NamedTuple):
     """One line of a declaration."""
 
+    # Empty until the class is made.
     name: str
     type: Any  # a WireType, an Array, or a struct class
     versions: Versions
@@ -70,6 +72,16 @@ class WireField:
     classic: bool  # keeps the classic encoding in flexible versions
     default: Any  # MISSING if the field is in every version and must be given
     factory: Any
+
+    @property
+    def init(self) -> bool:
+        """What `dataclasses.replace` asks of a field: whether to hand it to `__init__`."""
+        return True
+
+    @property
+    def _field_type(self) -> None:
+        """What `dataclasses.replace` asks as well: it is neither a class variable nor an argument alone."""
+        return
 
     @property
     def is_own(self) -> bool:
@@ -104,19 +116,28 @@ def wire(
         # One shared object: messages are frozen for their users, and the encoder can compare it by identity.
         shared, default = default, MISSING
         factory = lambda: shared  # noqa: E731
-    metadata = {
-        "wire": (wire_type, versions(in_versions), versions(nullable), tag, ignorable, classic, default, factory),
-    }
-    if factory is not MISSING:
-        return dataclasses.field(default_factory=factory, metadata=metadata)
-    return dataclasses.field(default=default, metadata=metadata)
+    return WireField(
+        "", wire_type, versions(in_versions), versions(nullable), tag, ignorable, classic, default, factory
+    )
 
 
-class Message:  # noqa: PLW1641 - compared by value, never a key
+class _MessageType(type):
+    """Takes the lines of a declaration out of the class and makes slots of them.
+
+    A decorator cannot do that: `dataclass(slots=True)` makes every class a second time.
+    """
+
+    def __new__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> _MessageType:
+        fields = {key: line._replace(name=key) for key, line in namespace.items() if isinstance(line, WireField)}
+        rest = {key: value for key, value in namespace.items() if key not in fields}
+        described = {"wire_fields": tuple(fields.values()), "__dataclass_fields__": fields}
+        return super().__new__(cls, name, bases, {**rest, **described, "__slots__": tuple(fields)})
+
+
+class Message(metaclass=_MessageType):  # noqa: PLW1641 - compared by value, never a key
     """What all messages share: equality by value and a repr that leaves out defaults."""
 
-    __slots__ = ()
-    wire_fields: ClassVar[tuple[WireField, ...]] = ()
+    wire_fields: ClassVar[tuple[WireField, ...]]
     versions: ClassVar[Versions] = ALL_VERSIONS
     flexible: ClassVar[Versions] = NO_VERSIONS
 
@@ -164,22 +185,14 @@ def _constructor(cls: type[Message]) -> Any:
     return made
 
 
-def _declared(cls: M, in_versions: Versions, flexible: Versions) -> M:
-    # `dataclass` would make a docstring of the signature, which is slow.
-    cls.__doc__ = cls.__doc__ or cls.__name__
-    made: Any = dataclass(slots=True, kw_only=True, init=False, eq=False, repr=False, match_args=False)(cls)
-    made.wire_fields = tuple(WireField(field.name, *field.metadata["wire"]) for field in dataclasses.fields(made))
-    made.versions = in_versions
-    made.flexible = flexible
-    return cast(M, made)
-
-
 @dataclass_transform(kw_only_default=True, frozen_default=True, eq_default=False, field_specifiers=(wire,))
 def message(in_versions: str, *, flexible: str = "none") -> Any:
     """Declare a message with its versions, and those that use the flexible encoding."""
 
     def declare(cls: M) -> M:
-        return _declared(cls, versions(in_versions), versions(flexible))
+        cls.versions = versions(in_versions)
+        cls.flexible = versions(flexible)
+        return cls
 
     return declare
 
@@ -187,4 +200,4 @@ def message(in_versions: str, *, flexible: str = "none") -> Any:
 @dataclass_transform(kw_only_default=True, frozen_default=True, eq_default=False, field_specifiers=(wire,))
 def struct(cls: M) -> M:
     """Declare a part of messages. It has the versions of the message around it."""
-    return _declared(cls, ALL_VERSIONS, NO_VERSIONS)
+    return cls

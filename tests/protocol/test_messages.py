@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from dataclasses import MISSING
+from dataclasses import MISSING, replace
 from random import Random
 
 import pytest
@@ -18,6 +18,7 @@ from ottla.protocol import schema
 from ottla.protocol.api import Api
 from ottla.protocol.codec import decode, encode
 from ottla.protocol.message import ALL_VERSIONS, Message
+from ottla.protocol.messages.heartbeat import HeartbeatRequest
 
 
 def _declared() -> list[type[Message]]:
@@ -60,3 +61,25 @@ def test_a_field_that_some_version_lacks_has_a_default(cls: type[Message]) -> No
     for field in cls.wire_fields:
         covered = field.versions.first <= cls.versions.first and field.versions.last >= cls.versions.last
         assert covered or field.default is not MISSING or field.factory is not MISSING, field.name
+
+
+def test_a_copy_of_a_message_differs_only_where_it_is_told_to() -> None:
+    """`dataclasses.replace` works, and refuses names that the message does not have."""
+    message = HeartbeatRequest(group_id="billing", generation_id=1, member_id="a")
+
+    copy = replace(message, generation_id=2)
+
+    assert copy == HeartbeatRequest(group_id="billing", generation_id=2, member_id="a")
+    assert message.generation_id == 1
+    with pytest.raises(TypeError):
+        replace(message, generation=2)  # type: ignore[call-arg]
+
+
+def test_a_message_has_only_the_fields_of_its_declaration() -> None:
+    """They are slots, which a typo cannot add to."""
+    message = HeartbeatRequest(group_id="billing", generation_id=1, member_id="a")
+
+    assert [field.name for field in message.wire_fields] == list(vars(HeartbeatRequest)["__slots__"])
+    assert not hasattr(message, "__dict__")
+    with pytest.raises(AttributeError):
+        message.generation = 2  # type: ignore[attr-defined]
