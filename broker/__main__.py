@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import os
 import resource
 import signal
@@ -41,6 +42,8 @@ def main(arguments: list[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return 2
 
+    # What is imported stays: the collector need not look through it, neither now nor later.
+    gc.disable()
     _import_structlog()
     from ottla.broker.observability.log_output import configure_logging
 
@@ -75,6 +78,8 @@ def _serve(config: object) -> int:
     from ottla.broker.config import BrokerConfig
     from ottla.broker.storage.errors import StorageError
 
+    gc.freeze()
+    gc.enable()
     assert isinstance(config, BrokerConfig)
     log = structlog.get_logger("ottla.broker")
     for warning in config.warnings:

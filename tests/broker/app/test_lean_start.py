@@ -15,10 +15,10 @@ REFUSED = (
 )
 # Runs a broker, and then tells about its process. Whether structlog can use rich is for the process to keep.
 SCRIPT = """
-import json, sys
+import gc, json, sys
 from ottla.broker.__main__ import main
 code = main(sys.argv[1:])
-about = {"code": code, "modules": list(sys.modules)}
+about = {"code": code, "modules": list(sys.modules), "collects": gc.isenabled(), "frozen": gc.get_freeze_count()}
 import rich
 print(json.dumps(about | {"rich": rich.__name__}))
 """
@@ -43,3 +43,11 @@ def test_a_broker_starts_without_what_it_may_never_need() -> None:
     assert unused & set(about["modules"]) == set()
     # Hidden from structlog alone.
     assert about["rich"] == "rich"
+
+
+def test_what_was_imported_is_not_collected_but_all_else_is() -> None:
+    """The collector is off during the imports, and leaves alone what they made."""
+    about = started()
+
+    assert about["collects"]
+    assert about["frozen"] > 10_000

@@ -94,6 +94,7 @@ def lines_at_start(monkeypatch: pytest.MonkeyPatch, *overrides: str) -> list[str
     # These change the process, which is that of the tests here.
     monkeypatch.setattr("os.umask", lambda _: None)
     monkeypatch.setattr("resource.setrlimit", lambda *_: None)
+    monkeypatch.setattr("gc.freeze", lambda: None)
     arguments = [part for override in overrides for part in ("--override", override)]
     with capture_logs() as lines:
         # Nobody would dismiss a guardian: its broker is the process of the tests here.
