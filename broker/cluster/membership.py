@@ -66,8 +66,7 @@ class Membership:
 
     def prepare(self) -> None:
         """Create the parents of all other nodes."""
-        for path in znodes.PERSISTENT_PATHS:
-            self._zookeeper.ensure_path(path)
+        self._zookeeper.ensure_paths(znodes.PERSISTENT_PATHS)
 
     def cluster_id(self) -> str:
         """Return the id of the cluster; the first broker chooses it."""

@@ -326,19 +326,30 @@ class ZooKeeper:
 
     def ensure_path(self, path: str) -> None:
         """Create a persistent node and its parents, as far as they are missing."""
-        if not self._login.sets_acls:
-            self._call(lambda client: client.ensure_path_async(self._full(path)), path)
-            return
-        # Each node with an ACL of its own: a parent may be less sensitive than its child.
-        parts = self._full(path).strip("/").split("/")
-        for count in range(1, len(parts) + 1):
-            self._ensure_node("/" + "/".join(parts[:count]))
+        self.ensure_paths((path,))
 
-    def _ensure_node(self, full: str) -> None:
-        if self._call(lambda client: client.exists_async(full), full) is None:
+    def ensure_paths(self, paths: Sequence[str]) -> None:
+        """Create persistent nodes and their parents, as far as they are missing; several at a time."""
+        nodes = list(dict.fromkeys(node for path in paths for node in _with_parents(self._full(path))))
+
+        def looking(full: str) -> _Submit:
+            return lambda client: client.exists_async(full)
+
+        def creating(full: str) -> _Submit:
+            # Each node with an ACL of its own: a parent may be less sensitive than its child.
             acl = self._acl(full.removeprefix(self.chroot))
-            with suppress(NodeExistsError):
-                self._call(lambda client: client.create_async(full, b"", acl), full)
+            return lambda client: client.create_async(full, b"", acl)
+
+        stats = _present_or_missing(self._call_many([looking(node) for node in nodes], nodes))
+        missing = [node for node, stat in zip(nodes, stats, strict=True) if stat is None]
+        answers = self._call_many([creating(node) for node in missing], missing)
+        for node, answer in zip(missing, answers, strict=True):
+            if isinstance(answer, NoNodeError):
+                # A connection was lost, and the parent was sent again after its child.
+                with suppress(NodeExistsError):
+                    self._call(creating(node), node)
+            elif isinstance(answer, ZooKeeperError) and not isinstance(answer, NodeExistsError):
+                raise answer
 
     def write(self, path: str, data: bytes, version: int = ANY_VERSION) -> NodeStat:
         """Replace the data of a node; BadVersionError if its version is no longer `version`."""
@@ -580,6 +591,12 @@ def _translated(error: Exception, path: str) -> ZooKeeperError:
         if isinstance(error, theirs):
             return ours(f"{path}: {ours.__doc__}")
     return ZooKeeperError(f"{path}: {type(error).__name__} {error}".rstrip())
+
+
+def _with_parents(full: str) -> list[str]:
+    """Return a path and the paths of its parents, without the root; the uppermost first."""
+    parts = full.strip("/").split("/")
+    return ["/" + "/".join(parts[:count]) for count in range(1, len(parts) + 1)]
 
 
 def _present_or_missing(answers: list[Any]) -> list[Any]:

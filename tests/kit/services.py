@@ -53,7 +53,7 @@ class StillZooKeeper(Missing):
         super().__init__("ZooKeeper")
         self.nodes = {znodes.CLUSTER_ID: znodes.ClusterIdNode(id=CLUSTER_ID).encode(), **nodes}
 
-    def ensure_path(self, path: str) -> None:
+    def ensure_paths(self, paths: Sequence[str]) -> None:
         """Have every path."""
 
     def read_or_none(self, path: str) -> ZNode | None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import socket
 import threading
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from tests.broker.sessions import TIMEOUT_S, Connect, expire, session
@@ -20,6 +22,7 @@ from ottla.broker.cluster.operations import (
     NotEmptyError,
     SessionExpiredError,
     SetData,
+    ZooKeeperError,
     ZooKeeperUnavailableError,
 )
 from ottla.broker.cluster.zookeeper import SessionState
@@ -112,6 +115,41 @@ def test_a_watch_is_called_once_however_often_it_is_set(connect: Connect) -> Non
     assert seen.acquire(timeout=TIMEOUT_S)
     assert marker.wait(TIMEOUT_S)
     assert len(calls) == 1
+
+
+def test_paths_are_made_with_their_parents_as_far_as_they_are_missing(connect: Connect) -> None:
+    """What is there stays as it is, and a path may be named twice."""
+    zookeeper = connect()
+    zookeeper.create("/a", b"kept")
+
+    zookeeper.ensure_paths(["/a/b/c", "/d", "/a/b", "/d"])
+
+    assert zookeeper.read("/a").data == b"kept"
+    assert [zookeeper.exists(path) is not None for path in ("/a/b", "/a/b/c", "/d")] == [True] * 3
+
+
+def test_a_path_is_made_also_if_its_parent_was_sent_late(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lost connection has the parent sent again, behind its child."""
+    zookeeper = connect()
+    call_many = zookeeper._call_many
+
+    def backwards(submits: Sequence[Any], paths: Sequence[str]) -> list[Any]:
+        return call_many(submits[::-1], paths[::-1])[::-1]
+
+    monkeypatch.setattr(zookeeper, "_call_many", backwards)
+
+    zookeeper.ensure_paths(["/a/b/c"])
+
+    assert zookeeper.exists("/a/b/c") is not None
+
+
+def test_a_path_that_cannot_be_made_is_an_error(connect: Connect) -> None:
+    """An ephemeral node has no children."""
+    zookeeper = connect()
+    zookeeper.create("/mine", ephemeral=True)
+
+    with pytest.raises(ZooKeeperError):
+        zookeeper.ensure_paths(["/mine/child"])
 
 
 def test_children_are_watched_and_sequential_nodes_numbered(connect: Connect) -> None:
