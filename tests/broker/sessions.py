@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
-from kazoo.client import KazooClient  # type: ignore[import-untyped]
+from tests.kit.waiting import until
 from tests.kit.zookeeper import ZooKeeper as Ensemble
 
+from ottla.broker.cluster.guardian_process import close_through
 from ottla.broker.cluster.zookeeper import SessionState, ZooKeeper
 from ottla.broker.config import BrokerConfig
 
 TIMEOUT_S = 30
+# After this long without an effect, a session is closed again.
+NOTICED_S = 2
+_UNSIGNED = (1 << 64) - 1
 NOW_MS = 1_700_000_000_000
 
 Connect = Callable[[], ZooKeeper]
@@ -48,7 +53,11 @@ def sessions(zookeeper: Ensemble) -> Iterator[Connect]:
 
 
 def expire(zookeeper: ZooKeeper) -> None:
-    """Close a session behind its owner's back, and wait until the owner has noticed."""
+    """Close a session behind its owner's back, and wait until the owner has noticed.
+
+    The owner attaches again as soon as another connection has its session. So the two requests that close it are sent
+    at once, and again if the owner was quicker.
+    """
     noticed = threading.Event()
     before = zookeeper.on_expired
 
@@ -59,10 +68,14 @@ def expire(zookeeper: ZooKeeper) -> None:
     zookeeper.on_expired = notice
     client = zookeeper._client
     assert client is not None
-    thief = KazooClient(hosts=",".join(map(str, zookeeper.addresses.servers)), client_id=client.client_id, timeout=10)
-    thief.start(timeout=TIMEOUT_S)
-    thief.stop()
-    thief.close()
-    assert noticed.wait(TIMEOUT_S)
+    session_id, password = client.client_id
+    host, _, port = str(zookeeper.addresses.servers[0]).rpartition(":")
+
+    def close() -> None:
+        with suppress(OSError), socket.create_connection((host, int(port)), TIMEOUT_S) as connection:
+            close_through(connection, session_id & _UNSIGNED, password, TIMEOUT_S * 1000)
+        noticed.wait(NOTICED_S)
+
+    until(noticed.is_set, "the owner has noticed the end of its session", meanwhile=close)
     assert zookeeper.state is SessionState.EXPIRED
     zookeeper.on_expired = before

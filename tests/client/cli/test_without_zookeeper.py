@@ -14,7 +14,7 @@ from tests.kit.zookeeper import ZooKeeperServer
 SESSION_MS = 60_000
 # A timeout that a user gives, and how long a command may take on a busy machine.
 TIMEOUT_S = 4
-COMMAND_S_MAX = 2.5 * TIMEOUT_S
+COMMAND_S_MAX = 5 * TIMEOUT_S
 
 
 def test_a_change_that_was_given_up_is_not_made_when_zookeeper_is_back(
@@ -46,6 +46,6 @@ def test_a_change_that_was_given_up_is_not_made_when_zookeeper_is_back(
 
         server.start()
         until(lambda: ottla("check", "health", *where).code == 0, "the broker is back in ZooKeeper")
+        until(lambda: "the client is gone" in broker.log.read_text(), "the broker has dropped the change")
         (shown,) = ottla("config", "get", "topic", topic, "retention.ms", "--format", "json", *where).items
         assert shown["value"] != "1"
-        assert "the client is gone" in broker.log.read_text()
