@@ -11,7 +11,7 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from ottla.client.errors import CorruptRecordError
 from ottla.client.records.columns import Columns
@@ -22,6 +22,9 @@ from ottla.protocol.identifiers import TopicPartition
 
 # How a partition gets its first position: from the committed offset, or at one of its ends.
 Reset = Literal["committed", "earliest", "latest"]
+
+# A call takes no further batch of a partition once it has record objects of so many bytes: more do not fit the caches.
+_HANDED_OUT_BYTES: Final = 512 * 1024
 
 
 class AssignedPartition:
@@ -114,9 +117,13 @@ class AssignedPartition:
     def take_records(
         self, limit: int, key_deserializer: Deserializer | None, value_deserializer: Deserializer | None
     ) -> list[ConsumerRecord[Any, Any]]:
-        """Hand out up to `limit` records; an error is raised after the records before it."""
+        """Hand out up to `limit` records, of no more batches than _HANDED_OUT_BYTES needs.
+
+        An error is raised after the records before it.
+        """
         taken: list[ConsumerRecord[Any, Any]] = []
-        while self._buffer and limit > 0:
+        buffered_min = self.buffered_bytes - _HANDED_OUT_BYTES
+        while self._buffer and limit > 0 and self.buffered_bytes > buffered_min:
             batch = self._buffer[0][0]
             assert batch is not None
             if self._opened is None:

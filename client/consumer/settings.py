@@ -70,7 +70,7 @@ class ConsumerSettings(ClientSettings):
     """The most bytes that one fetch returns, and that all partitions together buffer."""
     fetch_max_wait_ms: int = 500
     """How long a broker may wait for fetch_min_bytes."""
-    max_partition_fetch_bytes: int = 1 * MiB
+    max_partition_fetch_bytes: int = 4 * MiB
     """The most bytes that one fetch returns for each partition."""
     max_poll_records: int | None = None
     """The most records that one call returns; None sets no limit."""

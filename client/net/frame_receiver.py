@@ -16,11 +16,11 @@ from ottla.protocol.errors import FrameError, ProtocolError
 from ottla.protocol.frame import SIZE_BYTES, Buffer, frame_size
 
 _SHARED_BYTES: Final = 64 * 1024
-# A little more than what one partition sends at a time.
-_OWN_BYTES_FIRST: Final = 1024 * 1024 + 64 * 1024
-# Buffers are kept up to this number and size: enough to read some while others are filled.
+# A little more than what a consumer asks of one partition at a time: the first size of a large frame's buffer, and the
+# largest that is kept for another frame.
+_OWN_BYTES: Final = 4 * 1024 * 1024 + 64 * 1024
+# Enough to read some while others are filled.
 _KEPT_MAX: Final = 4
-_KEPT_BYTES_MAX: Final = 4 * 1024 * 1024
 
 
 class FrameReceiver(asyncio.BufferedProtocol):
@@ -63,7 +63,7 @@ class FrameReceiver(asyncio.BufferedProtocol):
             self._cut()
         elif self._filled == self._own_size:
             own, self._own, self._filled = self._own, None, 0
-            if len(own) <= _KEPT_BYTES_MAX:
+            if len(own) <= _OWN_BYTES:
                 self._kept = [*self._kept[-_KEPT_MAX + 1 :], own]
             self.frame_received(memoryview(own)[: self._own_size])
 
@@ -92,7 +92,7 @@ class FrameReceiver(asyncio.BufferedProtocol):
             self._filled = len(rest)
 
     def _start_own(self, begun: memoryview, size: int) -> None:
-        own = self._take_kept(size) or bytearray(max(min(size, _OWN_BYTES_FIRST), len(begun)))
+        own = self._take_kept(size) or bytearray(max(min(size, _OWN_BYTES), len(begun)))
         own[: len(begun)] = begun
         self._own, self._own_size, self._filled = own, size, len(begun)
 

@@ -27,8 +27,12 @@ Array: TypeAlias = Any
 
 HEADERS_TYPE: Final = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
 
-# Batches are decoded together until they have so many bytes: enough to make the calls cheap, and few to keep in mind.
-_TOGETHER_BYTES_MAX: Final = 1 << 20
+# Batches are decoded together until they have so many records or bytes: enough to make the calls cheap, and few enough
+# for the caches, which hold some numbers for each record. Arrays of several groups are copied once more to be joined.
+_TOGETHER_RECORDS_MAX: Final = 10_000
+_TOGETHER_BYTES_MAX: Final = 8 << 20
+# Less where batches are opened ahead of their turn, because the columns wait in memory beside the batches.
+_AHEAD_BYTES_MAX: Final = 1 << 20
 # Arrow's binary arrays count bytes with 32 bits.
 _POSITION_MAX: Final = (1 << 31) - 1
 
@@ -125,30 +129,31 @@ def read_arrow(batches: Iterable[RecordBatch], begin_offset: int, end_offset: in
     that is not well formed; checksums are the caller's to look at.
     """
     wanted = (batch for batch in batches if batch.next_offset > begin_offset and batch.base_offset < end_offset)
-    columns = (_decode(group, (begin_offset, end_offset)) for group in _groups(wanted))
+    columns = (_decode(group, (begin_offset, end_offset)) for group in _groups(wanted, _TOGETHER_BYTES_MAX))
     return [each for each in columns if len(each)]
 
 
 def read_each(batches: Iterable[RecordBatch]) -> list[ArrowColumns]:
     """Read the first batches, as many as are decoded together, and return the columns of each; no control batches."""
-    group = next(_groups(batches), [])
+    group = next(_groups(batches, _AHEAD_BYTES_MAX), [])
     columns = _decode(group, None)
     ends = list(accumulate(each.count for each in group))
     return [columns.sliced(begin, end) for begin, end in zip([0, *ends], ends, strict=False)]
 
 
-def _groups(batches: Iterable[RecordBatch]) -> Iterator[list[_Opened]]:
+def _groups(batches: Iterable[RecordBatch], bytes_max: int) -> Iterator[list[_Opened]]:
     """Open batches, and put those together that are decoded together."""
     group: list[_Opened] = []
-    size = 0
+    size = count = 0
     for batch in batches:
         if batch.is_control:
             continue
-        if size >= _TOGETHER_BYTES_MAX:
+        if size >= bytes_max or count >= _TOGETHER_RECORDS_MAX:
             yield group
-            group, size = [], 0
+            group, size, count = [], 0, 0
         group.append(_open(batch))
         size += len(group[-1].data)
+        count += batch.record_count
     if group:
         yield group
 

@@ -10,6 +10,7 @@ from tests.client.consumer.scripted_fetching import ONE, TWO, Brokers, batch, of
 from tests.kit.coroutines import BOTH_LOOPS
 from tests.kit.waiting import until_async
 
+from ottla.client.consumer import assigned_partitions
 from ottla.client.errors import CorruptRecordError, TopicAuthorizationFailedError
 from ottla.client.types import TopicPartition
 from ottla.protocol.errors import ErrorCode
@@ -89,6 +90,20 @@ async def test_no_more_is_fetched_than_there_is_room_for() -> None:
             await consumer.topics()
         assert [offset for _, _, offset in brokers.fetched] == [0, 10]
         assert await offsets(consumer, 99) == list(range(1, 100))
+
+
+async def test_a_call_hands_out_objects_of_a_bounded_number_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The batch that reaches the bound is the last; the next call goes on after it."""
+    monkeypatch.setattr(assigned_partitions, "_HANDED_OUT_BYTES", len(batch(10)) + 1)
+    brokers = Brokers()
+    brokers.judge = lambda node_id, partition, offset: PartitionData(
+        partition_index=0, error_code=0, high_watermark=100, records=b"".join(batch(each) for each in range(0, 100, 10))
+    )
+    async with reading(brokers, ONE) as consumer:
+        assert (await consumer.getone()).offset == 0
+        for wanted in (range(1, 20), range(20, 40), range(40, 60)):
+            taken = await consumer.getmany(timeout_ms=10_000)
+            assert [record.offset for record in taken[ONE]] == [*wanted]
 
 
 async def test_a_corrupt_batch_is_named_when_those_before_it_are_read() -> None:

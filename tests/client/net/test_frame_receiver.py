@@ -80,7 +80,7 @@ def test_a_frame_that_is_looked_at_is_not_written_over() -> None:
 
 def test_few_buffers_are_kept_and_none_that_is_huge(monkeypatch: pytest.MonkeyPatch) -> None:
     """A connection that once got much does not hold on to it."""
-    monkeypatch.setattr(receiving, "_KEPT_BYTES_MAX", 300_000)
+    monkeypatch.setattr(receiving, "_OWN_BYTES", 300_000)
     receiver = Receiver(keep_views=True)
     receiver.feed(framed(*[bytes(200_000)] * 10, bytes(400_000)), 1 << 20)
 

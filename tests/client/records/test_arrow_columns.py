@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from tests.client.records.record_batches import RECORDS, Written, built_batch, simple_batch
 from tests.kit.examples import examples
 
-from ottla.client.records.arrow_columns import ArrowColumns, decode_arrow, read_arrow
+from ottla.client.records import arrow_columns
+from ottla.client.records.arrow_columns import ArrowColumns, decode_arrow, read_arrow, read_each
 from ottla.client.records.columns import Columns, decode_columns
 from ottla.protocol.compression import Codec
 from ottla.protocol.control_records import ControlType, EndTransactionMarker, build_marker_batch
@@ -142,17 +143,47 @@ def test_batches_are_read_between_two_offsets(codec: Codec) -> None:
     assert read_arrow(batches, 24, 25) == []
 
 
-def test_batches_are_decoded_in_pieces_of_bounded_size() -> None:
-    """Small ones together, so that there are few pieces, each of which Arrow can count the bytes of."""
-    batches = [
-        RecordBatch(built_batch(records_of([1000] * 50), base_offset=50 * number, codec=Codec.LZ4))
-        for number in range(100)
-    ]
+@pytest.mark.parametrize(
+    ("limit", "value", "pieces"),
+    [
+        ("_TOGETHER_BYTES_MAX", 100_000, [100] * 5),
+        ("_TOGETHER_RECORDS_MAX", 150, [150, 150, 150, 50]),
+        ("_AHEAD_BYTES_MAX", 100_000, [500]),
+    ],
+)
+def test_batches_are_decoded_in_pieces_of_bounded_size(
+    monkeypatch: pytest.MonkeyPatch, limit: str, value: int, pieces: list[int]
+) -> None:
+    """Together up to so many bytes after decompression, or so many records; large values make few pieces."""
+    monkeypatch.setattr(arrow_columns, limit, value)
+    batches = fifty_each(10)
 
     found = read_arrow(batches, *ALL)
 
-    assert 1 < len(found) < 10
-    assert [offset for columns in found for offset in columns.offsets.tolist()] == [*range(5000)]
+    assert [len(columns) for columns in found] == pieces
+    assert [offset for columns in found for offset in columns.offsets.tolist()] == [*range(500)]
+
+
+@pytest.mark.parametrize(
+    ("limit", "value", "opened"), [("_AHEAD_BYTES_MAX", 100_000, 2), ("_TOGETHER_RECORDS_MAX", 150, 3)]
+)
+def test_few_batches_are_opened_ahead(monkeypatch: pytest.MonkeyPatch, limit: str, value: int, opened: int) -> None:
+    """Their columns wait in memory until the caller gets to them."""
+    monkeypatch.setattr(arrow_columns, limit, value)
+
+    found = read_each(fifty_each(10))
+
+    assert [columns.offsets.tolist() for columns in found] == [
+        [*range(50 * number, 50 * number + 50)] for number in range(opened)
+    ]
+
+
+def fifty_each(count: int) -> list[RecordBatch]:
+    """Compressed batches of 50 records with values of 1000 bytes, which follow each other."""
+    return [
+        RecordBatch(built_batch(records_of([1000] * 50), base_offset=50 * number, codec=Codec.LZ4))
+        for number in range(count)
+    ]
 
 
 def test_batches_are_read_from_wherever_they_lie() -> None:

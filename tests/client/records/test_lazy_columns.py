@@ -50,12 +50,13 @@ def test_lists_are_those_of_columns_without_numpy(records: list[Written], begin:
         assert ours.to_arrow().equals(theirs.to_arrow())
 
 
-def test_batches_are_opened_together() -> None:
+def test_batches_are_opened_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """From the offset where the first begins, over more bytes than are decoded at once."""
     records: list[Written] = [(5, b"k", bytes(1000), [("h", b"%d" % row)]) for row in range(700)]
     batches = [
         FetchedBatch(PARTITION, RecordBatch(built_batch(records, base_offset=700 * number)), 10) for number in range(5)
     ]
+    monkeypatch.setattr("ottla.client.records.arrow_columns._TOGETHER_BYTES_MAX", 1_000_000)
 
     columns = open_together(batches)
 
@@ -68,6 +69,7 @@ def test_batches_are_opened_together() -> None:
 def test_columns_beyond_what_arrow_can_count_are_lists(monkeypatch: pytest.MonkeyPatch) -> None:
     """As batches may become far larger when they are decompressed."""
     monkeypatch.setattr("ottla.client.records.lazy_columns._BINARY_BYTES_MAX", 1_000_000)
+    monkeypatch.setattr("ottla.client.records.arrow_columns._TOGETHER_BYTES_MAX", 1_000_000)
     batches = [RecordBatch(built_batch([(5, None, bytes(1_500_000), [])], base_offset=number)) for number in range(3)]
 
     columns = read_columns(batches, 1)
