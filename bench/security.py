@@ -6,6 +6,8 @@ One broker of each has all four listeners, and all are loaded by turns: librdkaf
 what it has produced. Logins are SCRAM-SHA-512, and happen once for each connection. TLS is the newest version that both
 sides have, with a certificate on an elliptic curve. What ACLs cost is measured by `python -m bench.access`.
 
+Before that, each is loaded until two rounds agree within 10 % both ways; those marked ~ never did.
+
 The goal: as much through TLS as Kafka, of both sizes and both ways.
 """
 
@@ -20,11 +22,13 @@ import sys
 import tempfile
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from bench.support.contender import ApacheKafka, Contender, Ottla
 from bench.support.report import machine
 from bench.support.rows import ADMIN_SECONDS_MAX, Values, counted, throughput, topic_for
+from bench.support.run import becomes_steady
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._scram import ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 from tests.broker.security.certificates import Certificates
@@ -106,11 +110,22 @@ def measured(listener: Listener, size: int, seconds: float) -> dict[str, Values]
     return {"produce": produced, "consume": consumed}
 
 
+def warm_up_values(listener: Listener, size: int, seconds: float) -> Values:
+    """Return what tells whether a broker is warm: how fast it is both ways."""
+    return {f"MB/s {way}": values["MB/s"] for way, values in measured(listener, size, seconds).items()}
+
+
 class Results:
     """By row, then by listener, the values of all rounds."""
 
     def __init__(self) -> None:
         self.rounds: dict[str, dict[str, list[Values]]] = {}
+        # Sizes and listeners that did not become steady before they were measured.
+        self._unsteady: set[tuple[str, str]] = set()
+
+    def note_unsteady(self, size: str, listener: str) -> None:
+        """Note that a listener may get faster still with records of this size."""
+        self._unsteady.add((size, listener))
 
     def add(self, row: str, listener: str, values: Values) -> None:
         """Note one measurement, and say it."""
@@ -129,7 +144,8 @@ class Results:
         ]
         for row, by_listener in self.rounds.items():
             for listener in by_listener:
-                lines.append((row, listener, *self._cells(row, listener)))
+                mark = " ~" * any(row.endswith(size) and who == listener for size, who in self._unsteady)
+                lines.append((row, listener + mark, *self._cells(row, listener)))
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         return "\n".join(
             "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
@@ -177,9 +193,10 @@ def main() -> None:
             ]
         chosen = [listener for listener in listeners if options.only in listener.name]
         for listener in chosen:
-            # A JVM gets faster for a while.
-            for size in SIZES.values():
-                measured(listener, size, options.seconds)
+            for label, size in SIZES.items():
+                warm = partial(warm_up_values, listener, size, options.seconds)
+                if not becomes_steady(f"{listener.name:22} {label}", warm, compared=2):
+                    results.note_unsteady(label, listener.name)
         for number in range(options.rounds):
             for label, size in SIZES.items():
                 for listener in chosen if number % 2 == 0 else reversed(chosen):

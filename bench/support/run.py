@@ -7,8 +7,9 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 from bench.support.contender import Contender
@@ -80,21 +81,22 @@ def warm_up(
     """
     for row in rows:
         for contender in contenders:
-            if not _becomes_steady(row, contender, times_max):
+            if not becomes_steady(f"{contender.name:6}  {row.name}", partial(row.measure, contender), 1, times_max):
                 results.note_unsteady(row, contender.name)
     for contender in contenders:
         forget_peak(contender.pids)
 
 
-def _becomes_steady(row: Row, contender: Contender, times_max: int) -> bool:
-    last = 0.0
+def becomes_steady(name: str, measure_once: Callable[[], Values], compared: int, times_max: int = WARM_UPS_MAX) -> bool:
+    """Measure until the first `compared` values agree with those before; say whether they did in so many times."""
+    last: list[float] = []
     for number in range(times_max):
-        values = row.measure(contender)
-        print(f"warm-up {number + 1}  {contender.name:6}  {row.name}: {_said(values)}", flush=True)
-        value = next(iter(values.values()))
-        if abs(value - last) <= AGREEMENT * max(value, last):
+        values = measure_once()
+        print(f"warm-up {number + 1}  {name}: {_said(values)}", flush=True)
+        latest = list(values.values())[:compared]
+        if last and all(abs(a - b) <= AGREEMENT * max(a, b) for a, b in zip(latest, last, strict=True)):
             return True
-        last = value
+        last = latest
     return False
 
 
