@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from confluent_kafka import Producer
+from confluent_kafka import KafkaException, Producer
 from tests.kit.broker_process import clean_environment
 from tests.kit.guarded_process import GuardedProcess
 from tests.kit.kafka_process import kafka_command
@@ -139,8 +139,12 @@ class Contender(ABC):
         for broker, config in configs.items():
             self._spawn(_broker_name(broker), self._broker_command(config))
         while not acknowledged:
-            # While there is no broker the client keeps the record; while there is no topic it may give up on it.
-            producer.produce("first", b"record", on_delivery=note)
+            # While there is no broker the client keeps the record; while there is no topic it may give up on it, or
+            # refuse it at once.
+            try:
+                producer.produce("first", b"record", on_delivery=note)
+            except KafkaException:
+                producer.poll(0.1)
             producer.flush(1.0)
             for name in map(_broker_name, configs):
                 if self._processes[name].poll() is not None or time.perf_counter() > begun + START_SECONDS_MAX:

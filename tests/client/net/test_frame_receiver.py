@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.kit.examples import examples
 
+from ottla.client.consumer.settings import ConsumerSettings
 from ottla.client.net import frame_receiver as receiving
 from ottla.client.net.frame_receiver import FrameReceiver
 from ottla.protocol.errors import ProtocolError
@@ -85,6 +86,14 @@ def test_few_buffers_are_kept_and_none_that_is_huge(monkeypatch: pytest.MonkeyPa
     receiver.feed(framed(*[bytes(200_000)] * 10, bytes(400_000)), 1 << 20)
 
     assert [len(buffer) for buffer in receiver._kept] == [200_000] * receiving._KEPT_MAX
+
+
+def test_the_buffer_of_a_full_answer_to_a_fetch_is_kept() -> None:
+    """With as much as a consumer asks of a partition by default, the header of the answer included."""
+    receiver = Receiver()
+    receiver.feed(framed(bytes(ConsumerSettings.max_partition_fetch_bytes + 1024)), 1 << 20)
+
+    assert len(receiver._kept) == 1
 
 
 def test_a_frame_that_is_too_large_is_refused() -> None:
