@@ -255,7 +255,10 @@ class Consumer:
     async def getmany(
         self, *partitions: TopicPartition, timeout_ms: int = 0, max_records: int | None = None
     ) -> dict[TopicPartition, list[ConsumerRecord[Any, Any]]]:
-        """Return the available records by partition; wait up to `timeout_ms` if there are none."""
+        """Return the available records by partition, about 512 KiB of each; wait up to `timeout_ms` if there are none.
+
+        What one call leaves, the next returns without a wait.
+        """
         self._check_running()
         limit = max_records or self.settings.max_poll_records or _UNLIMITED
         return await self._reader.many(partitions, timeout_ms, limit)

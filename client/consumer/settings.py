@@ -73,7 +73,7 @@ class ConsumerSettings(ClientSettings):
     max_partition_fetch_bytes: int = 4 * MiB
     """The most bytes that one fetch returns for each partition."""
     max_poll_records: int | None = None
-    """The most records that one call returns; None sets no limit."""
+    """The most records that one call returns; None sets no limit but about 512 KiB of each partition."""
     max_poll_interval_ms: int = 5 * MINUTES
     """How long the caller may take between two calls before its partitions go to other members."""
     auto_offset_reset: OffsetReset = "latest"
