@@ -40,6 +40,10 @@ SYSTEM_BUFFER: Final = -1
 _FIRST_BYTES: Final = 16 * 1024
 # The buffer of a larger response starts with this size and doubles as bytes arrive, whatever size was announced.
 _BUFFER_BYTES: Final = 1024 * 1024
+# Buffers have a multiple of this size.
+_CAPACITY_STEP: Final = 128 * 1024
+# A larger one is not kept for the next response.
+_KEPT_BYTES_MAX: Final = 16 * 1024 * 1024
 # SO_RCVTIMEO and SO_SNDTIMEO take a struct timeval.
 _TIMEVAL: Final = struct.Struct("@ll")
 # Brokers close idle connections. After this many idle seconds we check for that.
@@ -78,12 +82,14 @@ class BlockingConnection:
         response_bytes_max: int = RESPONSE_BYTES_MAX,
         connect_timeout_max_ms: int = 0,
         receive_buffer_bytes: int = SYSTEM_BUFFER,
+        reuses_buffer: bool = False,
         tls: Callable[[], ssl.SSLContext] | None = None,
         login: SaslLogin | None = None,
     ) -> None:
         """`tls` returns the context for a new connection; None means no TLS. `login` has our credentials.
 
         The connect timeout doubles with each failure up to `connect_timeout_max_ms`, and shrinks again on success.
+        With `reuses_buffer`, a response is valid until the next request: the next large one is received there.
         """
         self.host = host
         self.port = port
@@ -102,6 +108,10 @@ class BlockingConnection:
         self._wait_for_all = 0 if tls is not None else socket.MSG_WAITALL
         self._used_at = 0.0
         self._first = memoryview(bytearray(_FIRST_BYTES))
+        self._reuses_buffer = reuses_buffer
+        # The buffer of the last large response, and when that was requested.
+        self._kept: bytearray | None = None
+        self._kept_at = 0.0
         # The two below change under the lock, because other threads call `close`.
         self._lock = threading.Lock()
         self._socket: socket.socket | None = None
@@ -265,21 +275,29 @@ class BlockingConnection:
         if filled > end:
             raise DecodeError(f"{self.host}:{self.port} sent {filled - end} bytes more than its response")
         if filled == end:
+            if self._kept is not None and self._used_at - self._kept_at > _IDLE_SECONDS:
+                self._kept = None
             return bytes(first[SIZE_BYTES:end])
         return self._rest(connected, bytes(first[SIZE_BYTES:filled]), end - SIZE_BYTES, deadline)
 
-    def _rest(self, connected: socket.socket, begun: bytes, size: int, deadline: float) -> bytearray:
-        """Receive the rest of a response; the caller may keep views of it."""
-        buffer = bytearray(min(size, _BUFFER_BYTES))
+    def _rest(self, connected: socket.socket, begun: bytes, size: int, deadline: float) -> memoryview:
+        """Receive the rest of a response."""
+        buffer, self._kept = self._kept, None
+        if buffer is None or len(buffer) < min(size, _BUFFER_BYTES):
+            buffer = bytearray(_capacity(min(size, _BUFFER_BYTES)))
         filled = len(begun)
         buffer[:filled] = begun
         while filled < size:
             self._check(deadline)
             if filled == len(buffer):
-                buffer += bytes(min(size - filled, len(buffer)))
+                larger = bytearray(_capacity(min(size, 2 * filled)))
+                larger[:filled] = buffer
+                buffer = larger
             with memoryview(buffer) as view:
-                filled += self._received(connected.recv_into(view[filled:], 0, self._wait_for_all))
-        return buffer
+                filled += self._received(connected.recv_into(view[filled:size], 0, self._wait_for_all))
+        if self._reuses_buffer and len(buffer) <= _KEPT_BYTES_MAX:
+            self._kept, self._kept_at = buffer, self._used_at
+        return memoryview(buffer)[:size]
 
     def _received(self, count: int) -> int:
         if count == 0:
@@ -291,6 +309,11 @@ class BlockingConnection:
         """Time out a broker that keeps sending a few bytes; the kernel's timeout covers only one call."""
         if time.monotonic() >= deadline:
             raise TimeoutError
+
+
+def _capacity(size: int) -> int:
+    """Return the size of a buffer that also holds a slightly larger response."""
+    return size + -size % _CAPACITY_STEP
 
 
 def _shut_down(connected: socket.socket) -> None:

@@ -29,6 +29,7 @@ class Connector:
         response_bytes_max: int = RESPONSE_BYTES_MAX,
         connect_timeout_max_ms: int = 0,
         receive_buffer_bytes: int = SYSTEM_BUFFER,
+        reuses_buffer: bool = False,
     ) -> BlockingConnection:
         """Return a connection, which connects when it is first used."""
         return BlockingConnection(
@@ -40,6 +41,7 @@ class Connector:
             response_bytes_max=response_bytes_max,
             connect_timeout_max_ms=connect_timeout_max_ms,
             receive_buffer_bytes=receive_buffer_bytes,
+            reuses_buffer=reuses_buffer,
             tls=self.tls,
             login=self.login,
         )

@@ -75,7 +75,7 @@ class LeaderClient:
         self._closed = False
 
     def fetch(self, session: FetchSessionClient[FetchPosition], wait_ms: int) -> FetchResponse:
-        """Send the session's next fetch; raise KafkaError or ProtocolError."""
+        """Send the session's next fetch; raise KafkaError or ProtocolError. Records are valid until the next call."""
         connection = self._connected()
         version = self._fetch_version
         if not session.is_by_id:
@@ -141,6 +141,8 @@ class LeaderClient:
             connect_timeout_max_ms=config.socket_connection_setup_timeout_max_ms,
             request_timeout_ms=config.replica_socket_timeout_ms,
             receive_buffer_bytes=config.replica_socket_receive_buffer_bytes,
+            # A response is written to the logs before the next request.
+            reuses_buffer=True,
             # The first batch comes whole, even above the limit, but no batch is larger than the largest request.
             response_bytes_max=config.replica_fetch_response_max_bytes + config.socket_request_max_bytes,
         )

@@ -20,6 +20,7 @@ from ottla.protocol.messages.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
+from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from ottla.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 from ottla.protocol.requests import decode_request, encode_response
 
@@ -65,7 +66,9 @@ def server(*answers: Answer) -> Iterator[int]:
         assert not thread.is_alive()
 
 
-def connection(port: int, request_timeout_ms: int = 20_000, response_bytes_max: int = 1000) -> BlockingConnection:
+def connection(
+    port: int, request_timeout_ms: int = 20_000, response_bytes_max: int = 1000, reuses_buffer: bool = False
+) -> BlockingConnection:
     """Make a connection to the server."""
     return BlockingConnection(
         "127.0.0.1",
@@ -74,6 +77,7 @@ def connection(port: int, request_timeout_ms: int = 20_000, response_bytes_max: 
         connect_timeout_ms=5000,
         request_timeout_ms=request_timeout_ms,
         response_bytes_max=response_bytes_max,
+        reuses_buffer=reuses_buffer,
     )
 
 
@@ -141,6 +145,68 @@ def test_large_responses_are_read_whole() -> None:
         request = DescribeClusterRequest(include_cluster_authorized_operations=False)
         assert talking.request(Api.DESCRIBE_CLUSTER, 1, request).brokers == brokers
         talking.close()
+
+
+def large_answer(fill: bytes, size: int) -> Answer:
+    """Answer a Fetch with records of a size, which are views of the buffer that the response was received in."""
+    data = PartitionData(partition_index=0, error_code=0, high_watermark=0, records=fill * size)
+    response = FetchResponse(responses=[FetchableTopicResponse(topic_id=bytes(16), partitions=[data])])
+
+    def answer(peer: socket.socket, correlation_id: int) -> None:
+        peer.sendall(frame(encode_response(Api.FETCH, 17, correlation_id, response)))
+
+    return answer
+
+
+def fetched(talking: BlockingConnection) -> memoryview:
+    """Return the records of a response."""
+    (topic,) = talking.request(Api.FETCH, 17, FetchRequest(max_wait_ms=0, min_bytes=0, topics=[])).responses
+    records = topic.partitions[0].records
+    assert isinstance(records, memoryview)
+    return records
+
+
+@pytest.mark.parametrize("reuses", [True, False])
+def test_a_buffer_is_used_again_only_where_that_was_asked_for(reuses: bool) -> None:
+    """Then a response is valid until the next one: it was received in the same place."""
+    size = 100_000
+    with server(large_answer(b"a", size), large_answer(b"b", size + 1000), large_answer(b"c", 10)) as port:
+        talking = connection(port, response_bytes_max=1_000_000, reuses_buffer=reuses)
+        first = fetched(talking)
+        assert first == b"a" * size
+        assert fetched(talking) == b"b" * (size + 1000)
+        assert fetched(talking) == b"c" * 10
+        talking.close()
+        assert bytes(first[:1]) == (b"b" if reuses else b"a")
+
+
+def test_a_buffer_that_is_too_small_is_replaced() -> None:
+    """What has arrived in it is kept."""
+    sizes = (100_000, 5_000_000, 1_100_000)
+    fills = (b"a", b"b", b"c")
+    with server(*map(large_answer, fills, sizes)) as port:
+        talking = connection(port, response_bytes_max=10_000_000, reuses_buffer=True)
+        for fill, size in zip(fills, sizes, strict=True):
+            assert fetched(talking) == fill * size
+        talking.close()
+
+
+def test_a_buffer_is_given_up_when_it_is_too_large_or_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A follower that copies little holds no megabytes."""
+    monkeypatch.setattr("ottla.client.net.blocking_connection._KEPT_BYTES_MAX", 1_000_000)
+    answers = (large_answer(b"a", 2_000_000), large_answer(b"b", 100_000), large_answer(b"c", 10))
+    with server(*answers) as port:
+        talking = connection(port, response_bytes_max=10_000_000, reuses_buffer=True)
+        fetched(talking)
+        held = [talking._kept is not None]
+        fetched(talking)
+        held.append(talking._kept is not None)
+        # Nothing large was requested for a while.
+        talking._kept_at -= 2.0
+        fetched(talking)
+        held.append(talking._kept is not None)
+        talking.close()
+    assert held == [False, True, False]
 
 
 def close_at_once(peer: socket.socket, _: int) -> None:
