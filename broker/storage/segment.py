@@ -81,7 +81,7 @@ class Segment:
         # The max timestamp of the first batch; None until it is read.
         self._first_timestamp: int | None = None
         self._bytes_since_index = 0
-        # The batches that this process wrote last, by base offset: they are found without reading a file.
+        # The batches written last, while there is a map, by base offset: they are found without reading a file.
         self._recent: dict[int, BatchAt] = {}
         self._files = files
         self.lock = lock
@@ -182,6 +182,7 @@ class Segment:
         self.unlink()
 
     def _close_map(self) -> None:
+        self._recent.clear()
         if self._map is not None:
             self._map.close(self.size)
             self._map = None
@@ -326,6 +327,11 @@ class Segment:
         recent = self._recent.get(offset)
         if recent is not None and recent.position <= position:
             return recent.position, offset
+        behind = self._recent.get(begin.last_offset + 1)
+        while behind is not None:
+            if behind.last_offset >= offset or behind.end > position:
+                return behind.position, behind.base_offset
+            behind = self._recent.get(behind.last_offset + 1)
         try:
             entry = self.offset_index.last_within(offset, position)
             headers = self.batches_at(begin.position) if entry[1] <= begin.position else self._headers_at(entry)

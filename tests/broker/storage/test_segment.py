@@ -68,6 +68,31 @@ def test_every_offset_is_found(tmp_path: Path) -> None:
         assert found_in.find(BASE + 40) is None
 
 
+def test_the_batches_written_last_are_found_without_reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where they begin, and where a slice of a few of them ends."""
+    segment = make_segment(tmp_path, 40)
+    monkeypatch.setattr(os, "pread", None)
+    for offset in range(BASE + 30, BASE + 36):
+        batch = segment.find(offset)
+        assert batch is not None
+        for bound in (BASE + 37, BASE + 40):
+            third = min(offset + 3, bound)
+            assert segment.end_before(batch.position + 3 * SIZE + 5, bound, batch) == ((third - BASE) * SIZE, third)
+
+
+def test_a_slice_ends_where_the_batches_written_last_have_a_hole(tmp_path: Path) -> None:
+    """Batches behind the hole belong to it as well, if they lie below the bounds."""
+    segment = make_segment(tmp_path, 3)
+    for offset in (BASE + 10, BASE + 11):
+        put(segment, offset, NOW)
+    batch = segment.find(BASE)
+    assert batch is not None
+
+    assert segment.end_before(4 * SIZE + 5, BASE + 12, batch) == (4 * SIZE, BASE + 11)
+    assert segment.end_before(3 * SIZE + 5, BASE + 12, batch) == (3 * SIZE, BASE + 10)
+    assert segment.end_before(10 * SIZE, BASE + 11, batch) == (4 * SIZE, BASE + 11)
+
+
 def test_holes_lead_to_the_next_batch(tmp_path: Path) -> None:
     """An offset that compaction removed is found at the batch behind it."""
     segment = make_segment(tmp_path)
