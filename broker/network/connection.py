@@ -2,7 +2,7 @@
 
     loop      reads frames, and continues to send after the socket was full
     worker    handles the requests of the connection in turn, one worker at a time, and sends what is ready;
-              reads the next ones itself while they are small and follow each other closely
+              reads the next ones itself while they follow each other closely, and waits for room to send meanwhile
     any       fills the slot of a response that had to wait, and sends it if it is next
 
 So requests take effect and are answered in the order in which they came. A request starts when the one before it is
@@ -269,6 +269,8 @@ class Connection:
         self._frames: deque[tuple[Frame, float]] = deque()
         self._outbox = ResponseOutbox()
         self._is_scheduled = False
+        # Whether a worker stays that will send what the socket refuses.
+        self._sends_here = False
         # While a worker has more requests of this connection, it sends their responses together.
         self._is_gathering = False
         # Whether all requests that are handled and not answered are Produces.
@@ -420,7 +422,43 @@ class Connection:
         poll.register(self.fd, select.POLLIN)
         self.processor.lend(self, True)
         while self._queue.has_idle_worker and self._is_at_rest and poll.poll(_STAY_MS) and self._receive_here(scratch):
-            self._handle_queued(dispatch)
+            if self._frames and not self._handle_here(dispatch):
+                return
+
+    def _handle_here(self, dispatch: Dispatch) -> bool:
+        """Handle requests, and wait for room at the socket to send all that is ready; return whether that was soon.
+
+        Otherwise the loop sends the rest.
+        """
+        self._sends_here = True
+        self._handle_queued(dispatch)
+        while self._is_waiting_for_room and self._queue.has_idle_worker and self._gets_room():
+            if self._send_more():
+                self._handle_queued(dispatch)
+        with self._lock:
+            self._sends_here = False
+            if self._outbox.is_blocked:
+                self.processor.call(self._send_on_loop)
+                return False
+        return True
+
+    @property
+    def _is_waiting_for_room(self) -> bool:
+        return self._outbox.is_blocked and not (self.is_closed or self.is_failed)
+
+    def _gets_room(self) -> bool:
+        """Wait for a while until the socket takes more."""
+        poll = select.poll()
+        poll.register(self.fd, select.POLLOUT)
+        return bool(poll.poll(_STAY_MS))
+
+    def _send_more(self) -> bool:
+        """Continue to send; return whether this worker must handle requests that waited until all was sent."""
+        with self._lock:
+            self._send()
+            schedule = bool(self._frames) and not (self._outbox.is_blocked or self._is_scheduled or self.is_muted)
+            self._is_scheduled = self._is_scheduled or schedule
+            return schedule
 
     @property
     def _is_at_rest(self) -> bool:
@@ -430,20 +468,21 @@ class Connection:
             or self._frames
             or self._outbox.is_blocked
             or self._outbox.slots_waiting >= _PIPELINED_MAX
-            or self.reader.is_within_frame
+            or self.reader.awaits_memory
             or self.is_muted
             or self.is_closed
             or self.is_failed
         )
 
     def _receive_here(self, scratch: memoryview) -> bool:
-        """Receive requests; return whether they can be handled now, and all is as simple as it was.
+        """Receive what the socket has; return whether this worker can go on with it, as all is as simple as it was.
 
         Otherwise the loop goes on: it finds the same data, end or error at the socket.
         """
         with self._lock:
             if not self._is_at_rest or self._queue.is_full:
                 return False
+            was_within = self.reader.is_within_frame
             try:
                 received = self.reader.read(self._source, scratch)
             except OSError:
@@ -456,8 +495,12 @@ class Connection:
             if received is None:
                 return False
             frames, _ = received
-            self.last_read = self.frame_begun = now = time.monotonic()
-            schedule = bool(frames) and self._enqueue(frames, now)
+            self.last_read = now = time.monotonic()
+            if frames or not was_within:
+                self.frame_begun = now
+            if not frames:
+                return True
+            schedule = self._enqueue(frames, now)
         if schedule and self.reader.is_within_frame:
             # The rest of the frame must not wait until these are handled.
             self._queue.put(self)
@@ -600,13 +643,20 @@ class Connection:
     def _send(self) -> None:
         """Send what the socket takes; the loop sends the rest. The caller holds the lock."""
         try:
-            if self.is_closed or self._outbox.send(self.socket):
+            if self.is_closed:
+                return
+            if self._outbox.send(self.socket):
+                self.blocked_since = None
                 return
             self.blocked_since = time.monotonic()
         except OSError as error:
             self.fail(f"cannot send: {error}")
             return
-        self.processor.call(lambda: self.processor.set_writing(self, True))
+        if not self._sends_here:
+            self.processor.call(self._send_on_loop)
+
+    def _send_on_loop(self) -> None:
+        self.processor.set_writing(self, True)
 
     def refuse(self, slot: Slot, parts: Sequence[Any] | None, delay_seconds: float, reason: str) -> None:
         """Answer after a pause, and close; later requests do not take effect. None means no response."""

@@ -124,17 +124,135 @@ def test_pipelined_requests_are_answered_in_order() -> None:
     assert answers == [number.to_bytes(4) for number in range(1000)]
 
 
+def record_calls(monkeypatch: pytest.MonkeyPatch, name: str) -> list[str]:
+    """Note the threads that call a method of connections."""
+    threads: list[str] = []
+    original = getattr(Connection, name)
+
+    def call(connection: Connection) -> Any:
+        threads.append(threading.current_thread().name)
+        return original(connection)
+
+    monkeypatch.setattr(Connection, name, call)
+    return threads
+
+
 @pytest.mark.parametrize("size", [30 * 1024, 64 * 1024, 5 * 1024 * 1024])
-def test_a_large_request_arrives_though_a_worker_reads(size: int) -> None:
-    """The loop receives the rest of it."""
+def test_the_worker_that_stays_receives_and_answers_large_requests(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All parts of them, and it waits for room at the socket: the loop has no part in it."""
     body = os.urandom(size)
     with serving(echo) as served, served.connect() as client:
+        attended(served, client)
+        reads, drains = record_calls(monkeypatch, "receive"), record_calls(monkeypatch, "drain")
         for _ in range(3):
-            attended(served, client)
             sender = threading.Thread(target=send_frame, args=(client, body))
             sender.start()
             assert receive_frame(client) == body
             sender.join(DEADLINE_SECONDS)
+        assert not reads
+        assert not drains
+
+
+def test_the_deadline_of_a_request_that_a_worker_receives_is_that_of_the_whole_request() -> None:
+    """More of it does not make it longer."""
+    with serving(echo) as served, served.connect() as client:
+        connection = attended(served, client)
+        client.sendall((9).to_bytes(4) + b"beg")
+        until(lambda: connection.reader.is_within_frame, "the worker has the beginning")
+        begun = connection.frame_begun
+        client.sendall(b"in")
+        until(lambda: connection.last_read > begun, "the worker reads on")
+        assert connection.is_lent
+        assert connection.frame_begun == begun
+        client.sendall(b"ning")
+
+        assert receive_frame(client) == b"beginning"
+
+
+def test_a_request_that_stops_within_is_continued_by_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that pauses does not keep the worker; its deadline is that of the whole request."""
+    body = os.urandom(256 * 1024)
+    with serving(echo) as served, served.connect() as client:
+        connection = attended(served, client)
+        monkeypatch.setattr(connection_module, "_STAY_MS", 1)
+        # The wait under way is still a long one.
+        send_frame(client, b"second")
+        assert receive_frame(client) == b"second"
+        client.sendall(len(body).to_bytes(4) + body[:1000])
+        until(lambda: not connection.is_lent and connection.reader.is_within_frame, "the loop waits for the rest")
+        begun = connection.frame_begun
+        client.sendall(body[1000:100_000])
+        until(lambda: connection.last_read > begun, "the loop reads")
+        assert connection.frame_begun == begun
+        client.sendall(body[100_000:])
+
+        assert receive_frame(client) == body
+
+
+def test_a_large_request_waits_for_memory_though_a_worker_reads() -> None:
+    """The worker gives it to the loop, which continues when another request gives memory back."""
+    is_free = threading.Event()
+    body = os.urandom(1024 * 1024)
+
+    def dispatch(connection: Connection, frame: Any, slot: Any, arrived: float) -> None:
+        if bytes(frame.body[:5]) == b"holds":
+            assert is_free.wait(DEADLINE_SECONDS)
+        echo(connection, frame, slot, arrived)
+
+    limit = str(1024 * 1024)
+    with (
+        serving(dispatch, queued_max_request_bytes=limit, socket_request_max_bytes=limit) as served,
+        served.connect() as client,
+    ):
+        connection = attended(served, client)
+        buffers = connection.reader.buffers
+        with served.connect() as holder, served.connect() as beyond:
+            for other, used in ((holder, 1), (beyond, 2)):
+                send_frame(other, b"holds" + bytes(len(body) - 5))
+                until(lambda: buffers.used_bytes == used * len(body), "the other request is there")  # noqa: B023
+            sender = threading.Thread(target=send_frame, args=(client, body))
+            sender.start()
+            until(lambda: connection.reader.awaits_memory and not connection.is_lent, "the request waits")
+            is_free.set()
+
+            assert receive_frame(client) == body
+            sender.join(DEADLINE_SECONDS)
+
+
+def test_the_loop_sends_what_a_client_does_not_take_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The worker is free for others then, and requests that waited behind the response are handled."""
+    large = bytes(32 * 1024 * 1024)
+
+    def dispatch(connection: Connection, frame: Any, slot: Any, arrived: float) -> None:
+        connection.respond(slot, [large if frame.body == b"large" else bytes(frame.body)])
+
+    with serving(dispatch) as served, served.connect() as client:
+        connection = attended(served, client)
+        monkeypatch.setattr(connection_module, "_STAY_MS", 1)
+        client.sendall(b"".join(len(body).to_bytes(4) + body for body in (b"large", b"last")))
+        until(lambda: connection.is_writing and not connection.is_lent, "the loop waits for room")
+
+        assert receive_frame(client) == large
+        assert receive_frame(client) == b"last"
+
+
+def test_requests_behind_a_large_response_are_handled_by_the_worker_that_sends_it() -> None:
+    """They wait until it is sent, and nobody is woken for them."""
+    large = bytes(32 * 1024 * 1024)
+    threads: list[str] = []
+
+    def dispatch(connection: Connection, frame: Any, slot: Any, arrived: float) -> None:
+        threads.append(threading.current_thread().name)
+        connection.respond(slot, [large if frame.body == b"large" else bytes(frame.body)])
+
+    with serving(dispatch) as served, served.connect() as client:
+        attended(served, client)
+        client.sendall(b"".join(len(body).to_bytes(4) + body for body in (b"large", b"last")))
+
+        assert receive_frame(client) == large
+        assert receive_frame(client) == b"last"
+    assert len(threads) == 3
+    assert len(set(threads)) == 1
 
 
 def test_the_rest_of_a_request_does_not_wait_for_the_one_before_it() -> None:
