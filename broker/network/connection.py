@@ -34,6 +34,8 @@ from ottla.protocol.frame import size_prefix
 # Requests of one connection that may be queued or in flight. Beyond that, its socket is not read until half are
 # answered.
 _PIPELINED_MAX = 128
+# Bytes of one connection's requests that may wait for a worker. Beyond that, too, until half of them are handled.
+_QUEUED_BYTES_MAX = 4 * 1024 * 1024
 # Requests that a worker handles before it lets other connections have a turn.
 _TURN_REQUESTS_MAX = 16
 # A worker stays with a connection if a request came so soon after the last one was handled, and then waits so long for
@@ -267,6 +269,7 @@ class Connection:
         # Changed under the lock.
         self._lock = threading.Lock()
         self._frames: deque[tuple[Frame, float]] = deque()
+        self._queued_bytes = 0
         self._outbox = ResponseOutbox()
         self._is_scheduled = False
         # Whether a worker stays that will send what the socket refuses.
@@ -275,7 +278,7 @@ class Connection:
         self._is_gathering = False
         # Whether all requests that are handled and not answered are Produces.
         self._only_produces_wait = True
-        # Whether the socket is not read because too many requests are in flight.
+        # Whether the socket is not read because too many requests are queued or in flight.
         self._is_held = False
         # Beyond a quota: until this time, nothing is read and no queued request is handled.
         self.is_muted = False
@@ -317,7 +320,10 @@ class Connection:
             return True  # A worker does.
         try:
             with self._lock:
-                self._is_held = len(self._frames) + self._outbox.slots_waiting >= _PIPELINED_MAX
+                self._is_held = (
+                    len(self._frames) + self._outbox.slots_waiting >= _PIPELINED_MAX
+                    or self._queued_bytes >= _QUEUED_BYTES_MAX
+                )
             if self._is_held or self._queue.is_full:
                 self.processor.set_reading(self, False)
                 return True
@@ -361,6 +367,7 @@ class Connection:
         """Queue requests; return whether a worker must begin to handle them. The caller holds the lock."""
         size = sum([len(frame.body) for frame in frames])
         self.bytes_received += size
+        self._queued_bytes += size
         self._queue.arrived(len(frames), size)
         self._frames.extend([(frame, now) for frame in frames])
         schedule = not (self._is_scheduled or self._outbox.is_blocked or self.is_muted)
@@ -521,6 +528,7 @@ class Connection:
                     self._is_scheduled = False
                     break
                 frame, arrived = self._frames.popleft()
+                self._queued_bytes -= len(frame.body)
                 slot = self._outbox.open_slot()
                 self.requests += 1
                 self._is_gathering = bool(self._frames)
@@ -624,7 +632,11 @@ class Connection:
             outbox = self._outbox
             has_parts = outbox.fill(slot, framed)
             # The last of them may be answered long after a worker last handled this connection.
-            resumes = self._is_held and len(self._frames) + outbox.slots_waiting <= _PIPELINED_MAX // 2
+            resumes = (
+                self._is_held
+                and len(self._frames) + outbox.slots_waiting <= _PIPELINED_MAX // 2
+                and self._queued_bytes <= _QUEUED_BYTES_MAX // 2
+            )
             self._is_held = self._is_held and not resumes
             # Requests that waited for this response, if it was the last one missing.
             schedule = (

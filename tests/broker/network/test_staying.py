@@ -255,6 +255,29 @@ def test_requests_behind_a_large_response_are_handled_by_the_worker_that_sends_i
     assert len(set(threads)) == 1
 
 
+def test_requests_that_wait_for_a_worker_are_bounded_by_their_bytes() -> None:
+    """The rest waits at the client, whatever it sends, and comes when the worker has caught up."""
+    is_free = threading.Event()
+    body = os.urandom(1024 * 1024)
+
+    def dispatch(connection: Connection, frame: Any, slot: Any, arrived: float) -> None:
+        assert is_free.wait(DEADLINE_SECONDS)
+        echo(connection, frame, slot, arrived)
+
+    with serving(dispatch) as served, served.connect() as client:
+        sender = threading.Thread(target=client.sendall, args=((len(body).to_bytes(4) + body) * 40,))
+        sender.start()
+        until(lambda: len(served.on_loop(served.network.connections)) == 1, "the client is connected")
+        connection = only_connection(served)
+        until(lambda: not connection.is_reading, "nobody reads")
+        # One is handled, four wait.
+        assert connection.reader.buffers.used_bytes == 5 * len(body)
+        is_free.set()
+
+        assert all(receive_frame(client) == body for _ in range(40))
+        sender.join(DEADLINE_SECONDS)
+
+
 def test_the_rest_of_a_request_does_not_wait_for_the_one_before_it() -> None:
     """The deadline of a request that has begun to arrive goes on, so somebody must read it."""
     is_free = threading.Event()
