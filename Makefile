@@ -12,7 +12,9 @@ export PYTHONDONTWRITEBYTECODE :=
 
 # Three workers, on two cores: half of the time a test waits. tests/kit/schedule.py says which tests belong together.
 WORKERS  ?= 3
-PARALLEL := --numprocesses $(WORKERS) --dist loadgroup --no-loadscope-reorder --durations 20
+# A test that hangs ends its worker after its limit, and the run with it: pytest-xdist gives a new worker no tests, and
+# would wait for it for ever.
+PARALLEL := --numprocesses $(WORKERS) --dist loadgroup --no-loadscope-reorder --max-worker-restart 0 --durations 20
 
 .PHONY: setup run check audit format test test-all faults faults-secure soak coverage bench bench-kafka bench-replicated bench-scale bench-failover bench-heartbeats bench-balance bench-groups bench-transactions bench-clients bench-cli bench-security bench-console bench-spark compose-test compose-test-secure docs lock clean
 
