@@ -93,10 +93,15 @@ class LeaderEpochs:
     def begin(self, epoch: int, start_offset: int) -> None:
         """Note in memory that an epoch begins; after a crash it is as if it had not begun."""
         epochs, start_offsets = self._with([(epoch, start_offset)])
-        if epochs is not self._epochs:
-            # Entries that contradict it are removed from the file too: otherwise they would be back if it is dropped.
-            self._store(epochs[:-1], start_offsets[:-1])
-            self._epochs, self._start_offsets, self._is_stored = epochs, start_offsets, False
+        if epochs is self._epochs:
+            return
+        if not self._is_stored and (epochs, start_offsets) == (self._epochs[:-1], self._start_offsets[:-1]):
+            # The latest epoch in the file again: all that goes is the one that only began after it.
+            self._store(epochs, start_offsets)
+            return
+        # Entries that contradict it are removed from the file too: otherwise they would be back if it is dropped.
+        self._store(epochs[:-1], start_offsets[:-1])
+        self._epochs, self._start_offsets, self._is_stored = epochs, start_offsets, False
 
     def assign(self, epoch: int, start_offset: int) -> bool:
         """Note that an epoch begins at an offset; return whether the file changed.

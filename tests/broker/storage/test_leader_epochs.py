@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.kit.examples import examples
 
@@ -47,22 +47,23 @@ class Model:
     def begin(self, epoch: int, start_offset: int) -> None:
         if self.entries and self.entries[-1][0] == epoch and self.entries[-1][1] <= start_offset:
             return
-        self.add(epoch, start_offset)
-        self.begun = (epoch, start_offset)
+        self.begun = (epoch, start_offset) if self.add(epoch, start_offset) else None
 
     def assign(self, epoch: int, start_offset: int) -> None:
         if not (self.entries and self.entries[-1][0] == epoch and self.entries[-1][1] <= start_offset):
             self.add(epoch, start_offset)
         self.begun = None
 
-    def add(self, epoch: int, start_offset: int) -> None:
+    def add(self, epoch: int, start_offset: int) -> bool:
+        """Return whether there is a new entry."""
         if self.begun is not None and self.begun[0] != epoch:
             self.entries.remove(self.begun)
         if self.entries and self.entries[-1][0] == epoch and self.entries[-1][1] <= start_offset:
-            return
+            return False
         while self.entries and (self.entries[-1][0] >= epoch or self.entries[-1][1] >= start_offset):
             self.entries.pop()
         self.entries.append((epoch, start_offset))
+        return True
 
     def truncate_from_end(self, offset: int) -> None:
         self.entries = [entry for entry in self.entries if entry[1] < offset]
@@ -101,6 +102,8 @@ class Model:
 
 
 @examples(150)
+@example(operations=[("assign", 0, 0), ("begin", 1, 1), ("begin", 0, 1)])
+@example(operations=[("assign", 0, 0), ("begin", 1, 1), ("begin", 0, 0)])
 @given(operations=operations)
 def test_leader_epochs_do_what_the_model_does(operations: list[tuple[str, int, int]]) -> None:
     """Any sequence of operations gives the model's entries and answers, in memory and after a restart."""
