@@ -17,8 +17,9 @@ import pytest
 import uvloop
 
 # Bounds a hang, not the speed: longer than a wait of `waiting.py`, which says more of what is missing, and shorter than
-# the limit of pytest-timeout, which ends the worker.
+# the limit of pytest-timeout, which ends the worker. A test with a `timeout` mark has the same share of that.
 TIMEOUT_S = 180.0
+_SHARE_OF_MARK = 0.6
 LOOPS: Final[Mapping[str, Callable[[], asyncio.AbstractEventLoop]]] = {
     "asyncio": asyncio.new_event_loop,
     "uvloop": uvloop.new_event_loop,
@@ -38,7 +39,8 @@ def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Callable[[]
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     """Bound the time of every coroutine test."""
     if isinstance(item, pytest.Function) and inspect.iscoroutinefunction(item.obj):
-        item.obj = bounded(item.obj)
+        mark = item.get_closest_marker("timeout")
+        item.obj = bounded(item.obj, _SHARE_OF_MARK * mark.args[0] if mark else TIMEOUT_S)
     yield
 
 

@@ -26,6 +26,7 @@ log4j.appender.stdout=org.apache.log4j.ConsoleAppender
 log4j.appender.stdout.layout=org.apache.log4j.PatternLayout
 log4j.appender.stdout.layout.ConversionPattern=[%d] %p %m (%c)%n
 """
+_GIVES_UP = ("SessionExpiredException", "NodeExistsException")
 # What makes a JVM start early and stay small.
 SMALL = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Djava.awt.headless=true")
 
@@ -66,15 +67,16 @@ class KafkaProcess(BrokerProcess):
     """A broker of Kafka, with the options of ours; those that only we know are ignored by it."""
 
     def start(self) -> None:
-        """Start it as all brokers, again if its session has expired meanwhile: it gives up then.
+        """Start it as all brokers, again if it gave up, as a service manager would.
 
-        Sessions of fault tests are short, and a machine with other work starts Kafka slowly.
+        It gives up if its session has expired meanwhile: sessions of fault tests are short, and a machine with other
+        work starts Kafka slowly. And if it was killed, and its earlier session has not expired yet.
         """
         for _ in range(START_ATTEMPTS - 1):
             try:
                 return super().start()
             except BrokerStartError as error:
-                if "SessionExpiredException" not in error.output:
+                if not any(reason in error.output for reason in _GIVES_UP):
                     raise
         return super().start()
 

@@ -13,22 +13,29 @@ import shlex
 import sys
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.kit.apache_kafka import JAVA_VERSION_MIN, UnavailableError, java, skip_or_fail
 from tests.kit.spark_kafka import spark_kafka_jars
+from tests.kit.waiting import until
 
 from ottla.client.admin.results import NewTopic
+from ottla.client.net.blocking_connection import BlockingConnection
 from ottla.client.testing.fault_cluster import FaultCluster
+from ottla.protocol.api import Api
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.sync import Admin
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MakeTopic = Callable[..., str]
+METADATA_VERSION = 9
+ANSWER_MS_MAX = 60_000
 
 _SPARK_OPTIONS = {
     "spark.ui.enabled": "false",
@@ -116,12 +123,27 @@ def pipeline_topic(pipeline_cluster: FaultCluster) -> Iterator[MakeTopic]:
             admin.create_topics(
                 [NewTopic(topic, num_partitions=partitions, replication_factor=replicas, configs=dotted)]
             )
+        # Spark asks any broker, and the last one may learn of a topic a moment after it was created.
+        for broker in pipeline_cluster.running():
+            until(partial(_is_known, pipeline_cluster.address(broker), topic), f"broker {broker} knows {topic}")
         return topic
 
     yield make
     pipeline_cluster.start()
     with Admin(bootstrap_servers=pipeline_cluster.bootstrap_servers) as admin:
         admin.delete_topics(made, raise_errors=False)
+
+
+def _is_known(address: str, topic: str) -> bool:
+    """Return whether a broker knows the leaders of a topic."""
+    host, _, port = address.rpartition(":")
+    connection = BlockingConnection(
+        host, int(port), client_id="pipeline", connect_timeout_ms=ANSWER_MS_MAX, request_timeout_ms=ANSWER_MS_MAX
+    )
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
+    with closing(connection):
+        (known,) = connection.request(Api.METADATA, METADATA_VERSION, request).topics
+    return known.error_code == 0 and all(partition.leader_id >= 0 for partition in known.partitions)
 
 
 @contextmanager

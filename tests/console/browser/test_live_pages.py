@@ -90,6 +90,7 @@ async def writing(bootstrap: str, topic: str, per_second: int) -> AsyncIterator[
         await asyncio.gather(task, return_exceptions=True)
 
 
+@pytest.mark.timeout(900)
 async def test_pages_show_what_is_left_while_a_broker_is_killed(
     make_broker: MakeBroker, zookeeper_server: ZooKeeperServer, tmp_path: Path
 ) -> None:

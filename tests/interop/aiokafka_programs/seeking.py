@@ -35,9 +35,10 @@ async def main(bootstrap, prefix):
     print(await consumer.seek_to_beginning(zero), (await consumer.getone(zero)).value)
     print(await consumer.seek_to_end(), await consumer.position(zero))
     print(await consumer.seek_to_beginning())
-    print(await consumer.beginning_offsets([zero, one]))
-    print(await consumer.end_offsets([zero, one]))
-    print(await consumer.offsets_for_times({zero: 4500, one: 0}))
+    # aiokafka has them in the order of the broker's answers.
+    print(sorted((await consumer.beginning_offsets([zero, one])).items()))
+    print(sorted((await consumer.end_offsets([zero, one])).items()))
+    print(sorted((await consumer.offsets_for_times({zero: 4500, one: 0})).items()))
     print(await consumer.offsets_for_times({zero: 99_000}))
     await attempt("a negative time", lambda: consumer.offsets_for_times({zero: -1}))
     await attempt("a negative offset", lambda: consumer.seek(zero, -1))
