@@ -24,8 +24,9 @@ _ORDER = (
     frozenset({"kafka", "run_tool", "secure_broker"}),
     frozenset({"zookeeper_server", "bench"}),
 )
-# Tests that start clusters without a fixture that says so. At the end of a run, the other workers would wait for them.
-_LONG_FOLDERS = ("client/testing", "client/local_cluster", "client/cli", "console")
+# Tests that start clusters without a fixture that says so, and a group that takes five minutes in `make test-all`. At
+# the end of a run, the other workers would wait for them.
+_LONG_FOLDERS = ("client/testing", "client/local_cluster", "client/cli", "console", "hostile")
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
