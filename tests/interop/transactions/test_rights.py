@@ -17,7 +17,7 @@ from tests.interop.conftest import CreateTopic
 from tests.interop.transactions.librdkafka import api, closed, refused, send
 from tests.kit.broker_process import BrokerProcess
 from tests.kit.kafka_process import KafkaProcess, kafka_or_skip
-from tests.kit.waiting import DEADLINE_S
+from tests.kit.waiting import DEADLINE_S, until
 from tests.kit.zookeeper import ZooKeeper, ZooKeeperServer
 
 from ottla.broker.security.acls.acl import AclEntry, ResourcePattern
@@ -53,6 +53,9 @@ def broker(
         store.change(ResourcePattern(ResourceType.CLUSTER, "kafka-cluster"), added=rights)
         store.close()
     with request.param(tmp_path_factory.mktemp("closed"), ensemble.connect, *OPTIONS) as started:
+        # Kafka does not know it at first, and a request of librdkafka that needs it then fails after a minute.
+        with api.AdminClient({"bootstrap.servers": started.bootstrap}) as admin:
+            until(lambda: admin.list_topics(timeout=DEADLINE_S).controller_id == 1, "the broker is the controller")
         yield started
 
 
