@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -14,10 +13,10 @@ from ottla.broker.config.layers import ConfigError, ConfigSource, Layer, Problem
 from ottla.broker.config.names import base_name, broker_option
 from ottla.broker.config.option import MiB
 from ottla.broker.config.rows.broker import BROKER_OPTIONS, LISTENER_OPTIONS
+from ottla.client.net.properties import PropertiesError, parse_properties
 
 FILE_BYTES_MAX = 1 * MiB
 
-_LINE_END = re.compile(r"\r\n|\r|\n")
 _READABLE_BY_ALL = 0o004
 
 
@@ -76,21 +75,15 @@ def _settings_from_overrides(overrides: Iterable[str], problems: list[Problem]) 
 
 def _settings_from_file(path: Path, warnings: list[str]) -> dict[str, Setting]:
     """Read a file in Java's properties format. If a key occurs several times, the last one counts."""
-    import javaproperties
-
-    content = _content(path)
     settings: dict[str, Setting] = {}
-    line = 1
     try:
-        for element in javaproperties.parse(content):
-            if isinstance(element, javaproperties.KeyValue):
-                origin = f"{path} line {line}"
-                if element.key in settings:
-                    warnings.append(f"{element.key} ({origin}) replaces the value in {settings[element.key].origin}")
-                settings[element.key] = Setting(element.value, origin)
-            line += len(_LINE_END.findall(element.source))
-    except javaproperties.InvalidUEscapeError as error:
-        raise ConfigError([Problem((), f"{path} line {line}: {error.escape} is not \\uXXXX")]) from None
+        for key, value, line in parse_properties(_content(path)):
+            origin = f"{path} line {line}"
+            if key in settings:
+                warnings.append(f"{key} ({origin}) replaces the value in {settings[key].origin}")
+            settings[key] = Setting(value, origin)
+    except PropertiesError as error:
+        raise ConfigError([Problem((), f"{path} {error}")]) from None
     secrets = [name for name in settings if (option := broker_option(name)) is not None and option.sensitive]
     if secrets and path.stat().st_mode & _READABLE_BY_ALL:
         warnings.append(f"{path} can be read by all users and contains {', '.join(sorted(secrets))}")

@@ -286,11 +286,10 @@ def parse_address(text: str) -> HostPort:
 
 def read_properties(path: Path) -> dict[str, str]:
     """Read a .properties file; KafkaConfigurationError if it is missing or not valid."""
-    import javaproperties
+    from ottla.client.net.properties import parse_properties
 
     try:
-        with path.open("rb") as file:
-            return dict(javaproperties.load(file))
+        return {key: value for key, value, _ in parse_properties(path.read_bytes())}
     except (OSError, ValueError) as error:
         raise KafkaConfigurationError(f"cannot read {path}: {error}") from error
 
