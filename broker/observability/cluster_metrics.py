@@ -8,8 +8,8 @@ right.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
+from msgspec import Struct
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -21,8 +21,7 @@ from ottla.broker.replication.partitions import Partitions
 from ottla.broker.storage.log_moves import lag_of
 
 
-@dataclass(slots=True)
-class ReplicaCounts:
+class ReplicaCounts(Struct):
     """The partitions of a broker by their state."""
 
     partitions: int = 0

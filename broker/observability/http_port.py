@@ -1,10 +1,18 @@
-"""The broker's HTTP port: its metrics, its health, and the groups that it coordinates."""
+"""The broker's HTTP port, which is opened when the broker starts, and served from its first connection on.
+
+What serves it is a tenth of a broker's imports and of its memory, and nobody asks most of the brokers that tests and
+developers start. So it is imported when there is somebody to answer.
+"""
 
 from __future__ import annotations
 
+import select
+import socket
+import threading
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from ottla.broker.cluster.membership import Membership
 from ottla.broker.cluster.metadata import MetadataCache
@@ -14,29 +22,8 @@ from ottla.broker.config import BrokerConfig
 from ottla.broker.config.addresses import Address
 from ottla.broker.controller.controller import Controller
 from ottla.broker.groups.coordinator import GroupCoordinator
-from ottla.broker.groups.lag_lookups import LagLookups, LeaderLookups
+from ottla.broker.groups.lag_lookups import LeaderLookups
 from ottla.broker.network.network import Network
-from ottla.broker.observability.audit_metrics import AuditCollector
-from ottla.broker.observability.broker_metrics import BrokerCollector, registry_of
-from ottla.broker.observability.cluster_metrics import ClusterCollector, replica_counts
-from ottla.broker.observability.event_ring import BROKER_EVENTS
-from ottla.broker.observability.group_metrics import GroupCollector
-from ottla.broker.observability.group_pages import GroupPages
-from ottla.broker.observability.http_access import HttpAccess
-from ottla.broker.observability.http_server import HttpServer, Page
-from ottla.broker.observability.inside.broker_page import BrokerPage
-from ottla.broker.observability.inside.clients_page import ClientsPage
-from ottla.broker.observability.inside.disks_page import DisksPage
-from ottla.broker.observability.inside.events_page import EventsPage
-from ottla.broker.observability.inside.pages import InsidePages
-from ottla.broker.observability.inside.quotas_page import QuotasPage
-from ottla.broker.observability.inside.requests_page import RequestsPage
-from ottla.broker.observability.inside.segments_page import SegmentsPage
-from ottla.broker.observability.load_metrics import LoadCollector
-from ottla.broker.observability.partition_metrics import PartitionCollector
-from ottla.broker.observability.quota_metrics import QuotaCollector
-from ottla.broker.observability.storage_metrics import StorageCollector
-from ottla.broker.observability.transaction_metrics import TransactionCollector
 from ottla.broker.quotas.client_quotas import ClientQuotas
 from ottla.broker.replication.leader.fetch_sessions import FetchSessions
 from ottla.broker.replication.partitions import Partitions
@@ -47,9 +34,16 @@ from ottla.broker.transactions.coordinator import TransactionCoordinator
 from ottla.broker.transactions.markers import MarkerSender
 from ottla.broker.transactions.verifier import Verifier
 
+if TYPE_CHECKING:
+    from ottla.broker.observability.http_service import HttpService
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Observed:
+# How soon a stop is noticed.
+_POLL_MS: Final = 100
+# Connections that the kernel accepts before we do.
+_BACKLOG: Final = 128
+
+
+class Observed(Struct, frozen=True, eq=False, kw_only=True):
     """What metrics, health and pages are read from."""
 
     config: Callable[[], BrokerConfig]
@@ -79,82 +73,44 @@ class Observed:
 
 
 class HttpPort:
-    """Serves what is observed of one broker."""
+    """The open port, and then what serves it."""
 
     def __init__(self, address: Address, observed: Observed) -> None:
+        self._address = address
         self._observed = observed
-        self._lag_lookups = LagLookups(observed.partitions, observed.metadata, observed.leader_lookups)
-        partitions, metadata, controller = observed.partitions, observed.metadata, observed.controller
-
-        def shows_partitions() -> bool:
-            return bool(observed.config().ottla_metrics_partitions)
-
-        registry = registry_of(
-            BrokerCollector(observed.network, partitions, observed.requests, shows_partitions),
-            ClusterCollector(partitions, controller, metadata, observed.zookeeper, observed.membership),
-            GroupCollector(observed.groups, self._lag_lookups),
-            TransactionCollector(
-                observed.transactions,
-                observed.markers,
-                observed.verifier,
-                partitions,
-                observed.clock,
-                lambda: observed.config().transaction_max_timeout_ms,
-            ),
-            PartitionCollector(partitions, metadata, lambda: controller.is_active, shows_partitions),
-            LoadCollector(observed.network, observed.requests),
-            QuotaCollector(observed.quotas),
-            AuditCollector(observed.audit_topic),
-            StorageCollector(
-                observed.maintenance.cleaners,
-                observed.group_commit,
-                observed.fetch_sessions,
-                lambda: observed.maintenance.stuck,
-            ),
-        )
-        inside = InsidePages(
-            {
-                "broker": BrokerPage(
-                    observed.membership.broker_id, observed.config, observed.network, partitions, observed.requests
-                ),
-                "clients": ClientsPage(observed.network),
-                "requests": RequestsPage(observed.requests, observed.quotas),
-                "quotas": QuotasPage(observed.quotas),
-                "segments": SegmentsPage(partitions),
-                "disks": DisksPage(partitions, lambda: observed.maintenance.stuck),
-                "events": EventsPage(BROKER_EVENTS, observed.groups),
-            }
-        )
-        pages: dict[str, Page] = {"groups": GroupPages(observed.groups, self._lag_lookups), "inside": inside}
-        access = HttpAccess.of(observed.config(), address.host)
-        self._http = HttpServer(address.host, address.port, registry, self._health, pages, access)
+        self._listening: socket.socket | None = None
+        self._closing = threading.Event()
+        # Waits for the first connection. Only this thread sets the service, and `close` waits for it.
+        self._thread = threading.Thread(target=self._await_connection, name="http-port", daemon=True)
+        self._service: HttpService | None = None
 
     def start(self) -> None:
-        """Open the port and serve. Raises OSError where the port is taken."""
-        self._lag_lookups.start()
-        self._http.start()
+        """Open the port. Raises OSError where it is taken."""
+        self._listening = socket.create_server((self._address.host, self._address.port), backlog=_BACKLOG)
+        self._thread.start()
 
     def close(self) -> None:
         """Give the port back."""
-        self._http.stop()
-        self._lag_lookups.stop()
+        self._closing.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        if self._service is not None:
+            self._service.close()
+        elif self._listening is not None:
+            self._listening.close()
         self._observed.leader_lookups.close()
 
-    def _health(self) -> dict[str, Any]:
-        """Ready: a member of the cluster, serving, with a log directory that works."""
-        observed = self._observed
-        is_member = observed.membership.broker_epoch >= 0
-        directories_online = sum(log_dir.is_online for log_dir in observed.partitions.logs.dirs)
-        replicas = replica_counts(observed.partitions)
-        return {
-            "ready": observed.is_ready() and is_member and directories_online > 0,
-            "broker_id": observed.membership.broker_id,
-            "cluster_id": observed.cluster_id,
-            "is_member": is_member,
-            "zookeeper": observed.zookeeper.state.value,
-            "log_directories_online": directories_online,
-            "is_controller": observed.controller.is_active,
-            "partitions": replicas.partitions,
-            "leaders": replicas.leaders,
-            "under_replicated": replicas.under_replicated,
-        }
+    def _await_connection(self) -> None:
+        assert self._listening is not None
+        poll = select.poll()
+        poll.register(self._listening, select.POLLIN)
+        while not self._closing.is_set():
+            if poll.poll(_POLL_MS):
+                self._serve(self._listening)
+                return
+
+    def _serve(self, listening: socket.socket) -> None:
+        from ottla.broker.observability.http_service import HttpService
+
+        self._service = HttpService(listening, self._address.host, self._observed)
+        self._service.start()

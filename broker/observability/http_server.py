@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -55,8 +56,6 @@ _THREADS_MAX = 256
 _GZIP_LEVEL = 1
 # Headers and a short body leave in one packet.
 _WRITE_BUFFER_BYTES = 16 * 1024
-# Connections that the kernel accepts before we do.
-_BACKLOG = 128
 _NO_HEADERS: Final[Mapping[str, str]] = {}
 _SHOW_ONE: Final = "show the token of this broker, as `Authorization: Bearer TOKEN`, or a user of its HTTP port"
 _NO_WAY_IN: Final = (
@@ -70,36 +69,34 @@ Page = Callable[[str], dict[str, Any] | None]
 
 
 class HttpServer:
-    """Serves metrics, health and pages by the first part of their paths, on one address."""
+    """Serves metrics, health and pages by the first part of their paths, on one port."""
 
     def __init__(
         self,
-        host: str,
-        port: int,
+        listening: socket.socket,
         registry: CollectorRegistry,
         health: Health,
         pages: Mapping[str, Page] | None = None,
         access: HttpAccess = HttpAccess(),  # noqa: B008 - a value
     ) -> None:
+        """Take an open port, which `stop` closes."""
         handler = _handler(registry, health, pages or {}, access)
-        self._server = _BoundedServer((host, port), handler)
+        self._server = _BoundedServer(listening, handler)
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(_POLL_SECONDS,), name="http", daemon=True
         )
 
     @property
     def port(self) -> int:
-        """The port that it listens on, once it is started."""
+        """The port that it listens on."""
         return int(self._server.server_address[1])
 
     def start(self) -> None:
-        """Open the port and serve. Raises OSError where the port is taken."""
-        self._server.server_bind()
-        self._server.server_activate()
+        """Serve."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Give the port back, where it was opened, and close idle connections."""
+        """Give the port back, and close idle connections."""
         self._server.idle.close()
         if self._thread.is_alive():
             self._server.shutdown()
@@ -111,14 +108,16 @@ class _BoundedServer(ThreadingHTTPServer):
     """A thread for each connection, but not for any number of them."""
 
     daemon_threads = True
-    request_queue_size = _BACKLOG
 
-    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+    def __init__(self, listening: socket.socket, handler: type[BaseHTTPRequestHandler]) -> None:
         self.requests = SlowClients(_REQUESTS_MAX, _REQUEST_SECONDS)
         self.answers = SlowClients(_ANSWERS_MAX, _ANSWER_SECONDS)
         self.idle = SlowClients(_IDLE_MAX, _IDLE_SECONDS)
         self._free = threading.Semaphore(_THREADS_MAX)
-        super().__init__(address, handler, bind_and_activate=False)
+        super().__init__(listening.getsockname(), handler, bind_and_activate=False)
+        # In place of the one that was made for a port of its own.
+        self.socket.close()
+        self.socket = listening
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Begin with a connection, or close it where there are too many."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from types import SimpleNamespace
 from typing import Any
 
@@ -62,7 +63,12 @@ async def test_polls_share_a_connection() -> None:
 
     trace = aiohttp.TraceConfig()
     trace.on_connection_create_end.append(count)
-    server = HttpServer("127.0.0.1", 0, CollectorRegistry(), lambda: {"ready": True}, {"groups": lambda _: {"a": 1}})
+    server = HttpServer(
+        socket.create_server(("127.0.0.1", 0)),
+        CollectorRegistry(),
+        lambda: {"ready": True},
+        {"groups": lambda _: {"a": 1}},
+    )
     server.start()
     try:
         async with aiohttp.ClientSession(trace_configs=[trace]) as http:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -192,7 +193,7 @@ def test_pages_are_served_over_http(broker: Broker, lookups: LagLookups) -> None
     """Names in the path are decoded; what is not there is 404."""
     pages = {"groups": GroupPages(broker.services.groups, lookups)}
     commit(broker, 1, group="with / slash")
-    server = HttpServer("127.0.0.1", 0, CollectorRegistry(), lambda: {"ready": True}, pages)
+    server = HttpServer(socket.create_server(("127.0.0.1", 0)), CollectorRegistry(), lambda: {"ready": True}, pages)
     server.start()
 
     def get(path: str) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import socket
 from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -27,7 +28,11 @@ def served(host: str = "127.0.0.1", **options: str) -> Iterator[HttpServer]:
     config = BrokerConfig.of({key.replace("_", "."): value for key, value in options.items()})
     health = {"ready": True, "cluster_id": "secret"}
     server = HttpServer(
-        "127.0.0.1", 0, CollectorRegistry(), lambda: health, {"groups": lambda _rest: {}}, HttpAccess.of(config, host)
+        socket.create_server(("127.0.0.1", 0)),
+        CollectorRegistry(),
+        lambda: health,
+        {"groups": lambda _rest: {}},
+        HttpAccess.of(config, host),
     )
     server.start()
     try:
@@ -81,7 +86,7 @@ def test_elsewhere_nobody_is_told_more_than_that_the_broker_is_ready(host: str) 
 
 def test_a_server_that_was_never_started_stops_at_once() -> None:
     """It has no port to give back: a broker that fails to start stops what it has not started yet."""
-    server = HttpServer("127.0.0.1", 0, CollectorRegistry(), lambda: {"ready": True})
+    server = HttpServer(socket.create_server(("127.0.0.1", 0)), CollectorRegistry(), lambda: {"ready": True})
 
     server.stop()
 

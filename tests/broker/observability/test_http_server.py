@@ -31,7 +31,7 @@ def served(**pages: Page) -> Iterator[HttpServer]:
     """Serve one metric, health and some pages."""
     registry = CollectorRegistry()
     Counter("requests", "How many.", registry=registry)
-    server = HttpServer("127.0.0.1", 0, registry, lambda: {"ready": True}, pages)
+    server = HttpServer(socket.create_server(("127.0.0.1", 0)), registry, lambda: {"ready": True}, pages)
     server.start()
     try:
         yield server
@@ -139,7 +139,9 @@ def test_a_connection_serves_several_requests() -> None:
 def test_health_checks_strangers_and_mistakes_get_one_answer(path: str, headers: dict[str, str]) -> None:
     """Then their connection is closed, as the answer says."""
     registry = CollectorRegistry()
-    server = HttpServer("127.0.0.1", 0, registry, lambda: {"ready": True}, {}, HttpAccess(is_local=True))
+    server = HttpServer(
+        socket.create_server(("127.0.0.1", 0)), registry, lambda: {"ready": True}, {}, HttpAccess(is_local=True)
+    )
     server.start()
     try:
         with connected(server) as connection:
