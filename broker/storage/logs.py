@@ -17,7 +17,6 @@ its tables and is never held during disk work. `change` lets one thread at a tim
 from __future__ import annotations
 
 import os
-import shutil
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -571,6 +570,9 @@ class Logs:
         with self._changed:
             due = [doomed for doomed in self._doomed if doomed.due_ms <= now_ms or doomed.log_dir.is_space_low]
             self._doomed = [doomed for doomed in self._doomed if doomed not in due]
+        if due:
+            # Here, because it brings compression libraries along.
+            import shutil
         removed = 0
         for _, path, log_dir in due:
             if not log_dir.is_online:

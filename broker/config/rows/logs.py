@@ -5,7 +5,7 @@ Most of them are the defaults of the topic options in `topics.py`.
 
 from __future__ import annotations
 
-import tempfile
+import os
 from pathlib import Path
 
 from ottla.broker.config.addresses import DirectoriesKind
@@ -31,7 +31,7 @@ class LogOptions(Options):
 
     log_dir = Option(
         DirectoriesKind(),
-        (Path(tempfile.gettempdir()) / "kafka-logs",),
+        (Path(os.environ.get("TMPDIR", "/tmp")) / "kafka-logs",),  # noqa: S108 - as in Kafka
         "Directory of the logs if `log.dirs` is not set.",
         default_note="`kafka-logs` in the system's temporary directory",
     )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -123,6 +122,8 @@ def as_file(data: bytes) -> Iterator[str]:
         finally:
             os.close(fd)
         return
+    import tempfile
+
     with tempfile.NamedTemporaryFile() as file:
         file.write(data)
         file.flush()

@@ -7,13 +7,15 @@ are not used for the same reason. Size and time are limited.
 
 from __future__ import annotations
 
-import http.client
 import ipaddress
 import ssl
 import time
 from collections.abc import Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import SplitResult, urlsplit
+
+if TYPE_CHECKING:
+    import http.client
 
 TIMEOUT_SECONDS: Final = 10.0
 _CHUNK_BYTES: Final = 64 * 1024
@@ -59,6 +61,9 @@ def fetch(
     allow_http: bool = False,
 ) -> bytes:
     """Return what the endpoint answers to GET, or to POST if there is a body; EndpointError if it does not. Blocks."""
+    # Here, because it brings what reads e-mails along, and most logins ask no issuer.
+    import http.client
+
     try:
         parts = check_url(url, allow_http=allow_http)
         connection = _connection(parts, cafile, timeout_seconds)
@@ -88,6 +93,8 @@ def fetch(
 
 
 def _connection(parts: SplitResult, cafile: str | None, timeout_seconds: float) -> http.client.HTTPConnection:
+    import http.client
+
     assert parts.hostname is not None
     if parts.scheme == "http":
         return http.client.HTTPConnection(parts.hostname, parts.port, timeout=timeout_seconds)
