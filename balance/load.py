@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from ottla.protocol.identifiers import TopicPartition
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionLoad:
+class PartitionLoad(Struct, frozen=True):
     """A partition as it is. The first replica is the preferred leader."""
 
     replicas: tuple[int, ...]
@@ -20,8 +20,7 @@ class PartitionLoad:
     leader: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterLoad:
+class ClusterLoad(Struct, frozen=True):
     """A cluster as it is."""
 
     # Live brokers with their racks, which count only if all that may have replicas have one.
@@ -36,8 +35,7 @@ class ClusterLoad:
         return sorted(broker for broker in self.racks if broker not in self.drained)
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerLoad:
+class BrokerLoad(Struct, frozen=True):
     """What one broker has."""
 
     replicas: int = 0

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from ottla.balance.load import BrokerLoad, ClusterLoad, PartitionLoad, broker_loads
 from ottla.protocol.identifiers import TopicPartition
 
 
-@dataclass(frozen=True, slots=True)
-class Move:
+class Move(Struct, frozen=True):
     """One partition that gets other replicas, or the same ones with another preferred leader."""
 
     partition: TopicPartition
@@ -30,8 +30,7 @@ class Move:
         return self.size_bytes * len(self.added)
 
 
-@dataclass(frozen=True, slots=True)
-class BalancePlan:
+class BalancePlan(Struct, frozen=True):
     """The moves in the order in which they should start: leaders first, because they cost nothing."""
 
     load: ClusterLoad

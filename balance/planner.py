@@ -17,9 +17,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from math import ceil
 from typing import Final, NamedTuple
+
+from msgspec.structs import replace
 
 from ottla.balance.load import ClusterLoad
 from ottla.balance.plan import BalancePlan, moves_between

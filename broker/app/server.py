@@ -12,10 +12,10 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final
 
 import structlog
+from msgspec.structs import replace
 
 from ottla.broker.app.config_updates import ConfigUpdates
 from ottla.broker.app.controlled_shutdown import shut_down_controlled

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from ottla.broker.app.current_configs import CurrentConfigs
 from ottla.broker.cluster.cluster_registry import ClusterRegistry
@@ -44,8 +45,7 @@ from ottla.broker.transactions.markers import MarkerSender
 from ottla.broker.transactions.verifier import Verifier
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Services:
+class Services(Struct, frozen=True, eq=False, kw_only=True):
     """The parts of one broker. Only `broker/app` sees all of them."""
 
     clocks: Clocks

@@ -6,14 +6,13 @@ one, and one more changes nothing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from ottla.broker.cluster.node_access import SECURE_ROOTS, access_of
 from ottla.broker.cluster.zookeeper import ZooKeeper
 
 
-@dataclass(frozen=True, slots=True)
-class Migrated:
+class Migrated(Struct, frozen=True):
     """What a migration did."""
 
     # How many nodes were found, those that stay as they were included.

@@ -9,11 +9,11 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
 import structlog
+from msgspec import Struct
 
 from ottla.broker.cluster import znodes
 from ottla.broker.cluster.change_notes import ChangeNotes, add_note
@@ -45,8 +45,7 @@ class ConfigOperation(IntEnum):
     SUBTRACT = 3
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigChange:
+class ConfigChange(Struct, frozen=True):
     """A change of one option. Every operation but DELETE needs a value."""
 
     name: str

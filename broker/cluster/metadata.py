@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from ottla.protocol.identifiers import TopicPartition
 from ottla.protocol.messages.update_metadata import (
@@ -29,8 +31,7 @@ from ottla.protocol.primitives import UUID_ZERO
 _FULL: Final = 2
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerEndpoint:
+class BrokerEndpoint(Struct, frozen=True):
     """The address of one listener of a broker; the security protocol is its number on the wire."""
 
     host: str
@@ -38,8 +39,7 @@ class BrokerEndpoint:
     security_protocol: int
 
 
-@dataclass(frozen=True, slots=True)
-class LiveBroker:
+class LiveBroker(Struct, frozen=True):
     """A broker that is registered."""
 
     id: int
@@ -47,8 +47,7 @@ class LiveBroker:
     endpoints: Mapping[str, BrokerEndpoint]
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionMetadata:
+class PartitionMetadata(Struct, frozen=True):
     """Leader and replicas of a partition; the leader is -1 if there is none."""
 
     index: int
@@ -61,8 +60,7 @@ class PartitionMetadata:
     partition_epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class TopicMetadata:
+class TopicMetadata(Struct, frozen=True):
     """A topic with its partitions by index; the id is all zeros in a cluster that has none."""
 
     name: str
@@ -70,8 +68,7 @@ class TopicMetadata:
     partitions: Mapping[int, PartitionMetadata]
 
 
-@dataclass(frozen=True, slots=True)
-class MetadataSnapshot:
+class MetadataSnapshot(Struct, frozen=True):
     """The cluster at one moment. Immutable."""
 
     controller_id: int = -1

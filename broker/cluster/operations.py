@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, NamedTuple
+
+from msgspec import Struct
 
 ANY_VERSION: Final = -1
 
@@ -29,8 +30,7 @@ class ZNode(NamedTuple):
     stat: NodeStat
 
 
-@dataclass(frozen=True, slots=True)
-class Create:
+class Create(Struct, frozen=True):
     """Create a node; its parent must exist."""
 
     path: str
@@ -38,8 +38,7 @@ class Create:
     ephemeral: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class SetData:
+class SetData(Struct, frozen=True):
     """Replace the data of a node, if it is still at this version."""
 
     path: str
@@ -47,16 +46,14 @@ class SetData:
     version: int = ANY_VERSION
 
 
-@dataclass(frozen=True, slots=True)
-class Delete:
+class Delete(Struct, frozen=True):
     """Delete a node without children, if it is still at this version."""
 
     path: str
     version: int = ANY_VERSION
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(Struct, frozen=True):
     """Do the other operations of the multi only if the node is still at this version."""
 
     path: str

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
-from msgspec import UNSET
+from msgspec import UNSET, Struct, field
 from msgspec.structs import replace
 
 from ottla.broker.cluster import znodes
@@ -34,8 +33,7 @@ DEFAULT_COUNT: Final = -1
 _ATTEMPTS_MAX: Final = 10
 
 
-@dataclass(frozen=True, slots=True)
-class TopicSpec:
+class TopicSpec(Struct, frozen=True):
     """A topic to create, with either the number of partitions and replicas, or the replicas of each partition."""
 
     name: str
@@ -45,8 +43,7 @@ class TopicSpec:
     configs: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class TopicCreation:
+class TopicCreation(Struct, frozen=True):
     """The topic that was created. If it was only validated, the topic that would be, with an id of zeros."""
 
     name: str

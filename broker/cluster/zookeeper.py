@@ -25,7 +25,6 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, cast
 
@@ -38,6 +37,7 @@ from kazoo.security import (  # type: ignore[import-untyped]
     OPEN_ACL_UNSAFE,
     READ_ACL_UNSAFE,
 )
+from msgspec import Struct
 
 from ottla.broker.cluster.guardian import Guardian
 from ottla.broker.cluster.node_access import NodeAccess, access_of
@@ -111,14 +111,12 @@ class SessionState(Enum):
 _CUT_OFF: Final = (SessionState.SUSPENDED, SessionState.IN_DOUBT)
 
 
-@dataclass(frozen=True, slots=True)
-class _StateChange:
+class _StateChange(Struct, frozen=True):
     client: SessionClient
     state: str
 
 
-@dataclass(frozen=True, slots=True)
-class _WatchFired:
+class _WatchFired(Struct, frozen=True):
     """What kazoo calls for a watch. kazoo keeps these in a set, so two equal ones on a node fire once."""
 
     post: Callable[[object], None]

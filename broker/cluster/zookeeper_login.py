@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from msgspec import Struct
+
 
 @dataclass(frozen=True, slots=True)
 class DigestLogin:
@@ -16,8 +18,7 @@ class DigestLogin:
     password: str = field(repr=False)
 
 
-@dataclass(frozen=True, slots=True)
-class ZooKeeperLogin:
+class ZooKeeperLogin(Struct, frozen=True):
     """The login of a session, and who may use the nodes that it creates. By default there is none, as in Kafka."""
 
     digest: DigestLogin | None = None

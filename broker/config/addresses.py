@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
 from ipaddress import IPv6Address
 from pathlib import Path
 from types import MappingProxyType
+
+from msgspec import Struct
 
 from ottla.broker.config.kinds import ConfigType, OptionKind
 
@@ -42,8 +43,7 @@ class SecurityProtocol(Enum):
         return self in (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
+class Address(Struct, frozen=True):
     """A host and a port. The text has an IPv6 host in brackets, `host` has none; an empty host is every interface."""
 
     host: str
@@ -68,8 +68,7 @@ class Address:
         return cls(str(IPv6Address(match["ipv6"])), port)
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
+class Endpoint(Struct, frozen=True):
     """An entry of `listeners` or `advertised.listeners`. The listener's name is in upper case."""
 
     listener_name: str
@@ -87,8 +86,7 @@ class Endpoint:
         return cls(name.upper(), Address.parse(address))
 
 
-@dataclass(frozen=True, slots=True)
-class Listener:
+class Listener(Struct, frozen=True):
     """An endpoint with its security protocol from `listener.security.protocol.map`."""
 
     name: str
@@ -97,8 +95,7 @@ class Listener:
     port: int
 
 
-@dataclass(frozen=True, slots=True)
-class ZooKeeperAddresses:
+class ZooKeeperAddresses(Struct, frozen=True):
     """The servers of an ensemble, and the chroot of the cluster; empty for the root."""
 
     servers: tuple[Address, ...]

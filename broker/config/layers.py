@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
+from msgspec import Struct
+
 from ottla.broker.config.kinds import HIDDEN
 from ottla.broker.config.option import Option
 
@@ -21,24 +23,21 @@ class ConfigSource(IntEnum):
     DEFAULT = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(Struct, frozen=True):
     """The text of a value, and the place where it was set, in words."""
 
     text: str
     origin: str
 
 
-@dataclass(frozen=True, slots=True)
-class Layer:
+class Layer(Struct, frozen=True):
     """The settings of one source, by option name."""
 
     source: ConfigSource
     settings: Mapping[str, Setting]
 
 
-@dataclass(frozen=True, slots=True)
-class Synonym:
+class Synonym(Struct, frozen=True):
     """A value that an option has, or would have if the synonyms before it were not set."""
 
     name: str
@@ -67,8 +66,7 @@ class OptionCandidate:
     origin: str
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(Struct, frozen=True):
     """Something that is wrong, and the options that it concerns."""
 
     names: tuple[str, ...]

@@ -11,10 +11,10 @@ role is offered again. Each pause is twice as long as the one before.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 import structlog
+from msgspec import Struct
 
 from ottla.broker.controller.context import RegisteredBroker, Replica
 from ottla.broker.controller.office import Office
@@ -41,8 +41,7 @@ _FINAL: Final = frozenset(
 )
 
 
-@dataclass(slots=True)
-class _Refusal:
+class _Refusal(Struct):
     """A role to offer again: whether an offer is pending, and how long the next one waits."""
 
     is_offer_due: bool = False

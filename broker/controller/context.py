@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from ottla.broker.cluster.znodes import BrokerNode, TopicNode
 from ottla.broker.controller.partition_states import LeaderAndIsr, PartitionState, ReplicaState
@@ -52,8 +53,7 @@ def assignments_of(node: TopicNode) -> dict[int, ReplicaAssignment]:
     }
 
 
-@dataclass(slots=True)
-class ControllerContext:
+class ControllerContext(Struct):
     """The cluster as the controller knows it, in one term."""
 
     controller_id: int

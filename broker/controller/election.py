@@ -8,10 +8,10 @@ later writes is a multi that checks this version: once there is a newer controll
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import structlog
+from msgspec import Struct
 
 from ottla.broker.cluster import znodes
 from ottla.broker.cluster.operations import (
@@ -39,8 +39,7 @@ class ControllerMovedError(Exception):
     """There is a newer controller; this one must resign at once."""
 
 
-@dataclass(frozen=True, slots=True)
-class Elected:
+class Elected(Struct, frozen=True):
     """A won election: the epoch of the term, and the version of the epoch node that its writes check."""
 
     epoch: int

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 import structlog
+from msgspec import Struct, field
 
 from ottla.broker.cluster.zookeeper import ZooKeeper
 from ottla.broker.config import BrokerConfig
@@ -30,8 +30,7 @@ log = structlog.get_logger(__name__)
 OnAnswer = Callable[[int, Any, Any], None]
 
 
-@dataclass(frozen=True)
-class Notice:
+class Notice(Struct, frozen=True):
     """A watch that posts an event; ZooKeeper takes equal ones for one watch."""
 
     office: Office
@@ -42,8 +41,7 @@ class Notice:
         self.office.post(self.handler, *self.arguments)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ControllerTools:
+class ControllerTools(Struct, frozen=True, eq=False):
     """What all terms of a controller use. The controller makes it once."""
 
     zookeeper: ZooKeeper

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from ottla.broker.controller.context import ControllerContext, Replica
 from ottla.broker.controller.partition_states import PartitionState, ReplicaState
 from ottla.protocol.identifiers import NO_LEADER
 
 
-@dataclass(slots=True)
-class ElectionCounters:
+class ElectionCounters(Struct):
     """Elections of partition leaders in all terms of a broker."""
 
     # Rounds; one round covers all partitions that an event concerns.

@@ -10,10 +10,10 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
 import structlog
+from msgspec import Struct
 
 from ottla.broker.coordination.work import Work
 from ottla.broker.replication.partition import Partition
@@ -55,8 +55,7 @@ class Shard(Generic[E]):
                 del self.entries[key]
 
 
-@dataclass(frozen=True, slots=True)
-class Loaded(Generic[E]):
+class Loaded(Struct, Generic[E], frozen=True):
     """What the log of a partition has."""
 
     entries: dict[str, E]

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from ottla.broker.coordination.stored_records import StoredRecord
 from ottla.broker.groups.classic.messages import GroupSnapshot
 from ottla.protocol.errors import ErrorCode
 
 
-@dataclass(slots=True)
-class Write:
+class Write(Struct):
     """State that must be stored before the members that wait for it are answered."""
 
     # A classic group is stored as one record, made from its snapshot; a consumer group gives the records that changed.
@@ -20,8 +20,7 @@ class Write:
     done: Callable[[ErrorCode], Effects]
 
 
-@dataclass(slots=True)
-class Effects:
+class Effects(Struct):
     """The replies to send now, and the state to write, if any."""
 
     replies: list[Callable[[], None]] = field(default_factory=list)

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Final
 
 import structlog
+from msgspec import Struct, field
 
 from ottla.broker.coordination.log_reading import batches_to_end
 from ottla.broker.coordination.stored_records import StoredRecord
@@ -43,8 +43,7 @@ _OFFSET_KEY: Final = b"\x00\x01"
 _Table = dict[bytes, tuple[int, bytes]]
 
 
-@dataclass(slots=True)
-class LoadedGroup:
+class LoadedGroup(Struct):
     """One group, as found in the log."""
 
     # None for a group without a record of its own, and for consumer groups.

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 _KEPT: Final = 20
 
 
-@dataclass(slots=True)
-class Rebalance:
+class Rebalance(Struct):
     """One rebalance. Times are on the clock of the group's timers; None if they have not come yet."""
 
     cause: str

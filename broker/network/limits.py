@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from ottla.broker.config.names import listener_prefix
 from ottla.broker.config.rows.broker import BrokerOptions
@@ -19,8 +20,7 @@ SETUP_SECONDS = 10.0
 _FOREVER_SECONDS = 10 * 365 * 24 * 3600.0
 
 
-@dataclass(frozen=True, slots=True)
-class NetworkLimits:
+class NetworkLimits(Struct, frozen=True):
     """The deadlines of connections."""
 
     idle_seconds: float

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import NamedTuple
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from ottla.broker.replication.leader.leadership import (
     FollowerFetch,
@@ -71,8 +73,7 @@ class Read(NamedTuple):
     diverging: EpochEndOffset | None = None
 
 
-@dataclass(slots=True)
-class PartitionContext:
+class PartitionContext(Struct):
     """What partitions need from the rest of the broker. Every call is cheap and takes no lock."""
 
     node_id: int

@@ -17,9 +17,10 @@ CreateTopics before it creates a topic.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import wraps
 from typing import Final
+
+from msgspec import Struct
 
 from ottla.broker.requests.error_answers import error_answer
 from ottla.broker.requests.request import Answer, AnyRequest, Handler, Request, S
@@ -64,8 +65,7 @@ _CODES: Final = {
 _NONE: Final[frozenset[str]] = frozenset()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Access:
+class Access(Struct, frozen=True, kw_only=True):
     """The operation that one API needs for each kind of resource; None for kinds that the API does not touch."""
 
     topic: AclOperation | None = None
@@ -194,8 +194,7 @@ def comes_from_broker(authorizer: Authorizer, session: Session, api: Api) -> boo
     return api in OF_BROKERS and authorizer.allows(session, CLUSTER_ACTION, CLUSTER)
 
 
-@dataclass(frozen=True, slots=True)
-class StandingRight:
+class StandingRight(Struct, frozen=True):
     """The right of a client that is asked for later as well, by what its request has set up. Any thread may ask."""
 
     _authorizer: Authorizer

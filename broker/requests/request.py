@@ -11,8 +11,9 @@ response.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+from msgspec import Struct
 
 from ottla.broker.requests.services import (
     AdminServices,
@@ -74,8 +75,7 @@ class RequestOrigin(Protocol):
 S_co = TypeVar("S_co", bound=RequestServices, covariant=True)
 
 
-@dataclass(slots=True, eq=False)
-class Request(Generic[S_co]):
+class Request(Struct, Generic[S_co], eq=False):
     """One request, with where it came from and what its handler may use."""
 
     api: Api

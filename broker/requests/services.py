@@ -7,7 +7,8 @@ into the request.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from ottla.broker.cluster.cluster_registry import ClusterRegistry
 from ottla.broker.cluster.controller_gate import ControllerGate
@@ -28,8 +29,7 @@ from ottla.broker.transactions.marker_writer import MarkerWriter
 from ottla.broker.transactions.verifier import Verifier
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RequestServices:
+class RequestServices(Struct, frozen=True, eq=False):
     """What every request needs: the options, who may do what, and how much of it."""
 
     # Returns the broker's options as they are now.
@@ -38,8 +38,7 @@ class RequestServices:
     quotas: ClientQuotas
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class DataServices(RequestServices):
+class DataServices(RequestServices, frozen=True, eq=False):
     """For `handlers/data`."""
 
     # This broker's partitions: appending and reading.
@@ -54,8 +53,7 @@ class DataServices(RequestServices):
     clock: Callable[[], int]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class GroupServices(RequestServices):
+class GroupServices(RequestServices, frozen=True, eq=False):
     """For `handlers/groups`."""
 
     # The groups that this broker coordinates.
@@ -76,8 +74,7 @@ class GroupServices(RequestServices):
     clock: Callable[[], int]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class TransactionServices(RequestServices):
+class TransactionServices(RequestServices, frozen=True, eq=False):
     """For `handlers/transactions`."""
 
     # The transactional ids that this broker coordinates.
@@ -90,8 +87,7 @@ class TransactionServices(RequestServices):
     clock: Callable[[], int]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class TopicServices(RequestServices):
+class TopicServices(RequestServices, frozen=True, eq=False):
     """For `handlers/topics`."""
 
     cluster: ClusterRegistry
@@ -101,8 +97,7 @@ class TopicServices(RequestServices):
     delayed_topics: Purgatory
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class AdminServices(RequestServices):
+class AdminServices(RequestServices, frozen=True, eq=False):
     """For `handlers/admin`."""
 
     cluster: ClusterRegistry
@@ -112,15 +107,13 @@ class AdminServices(RequestServices):
     log_dir_moves: LogDirMoves
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SecurityServices(RequestServices):
+class SecurityServices(RequestServices, frozen=True, eq=False):
     """For `handlers/security`."""
 
     cluster: ClusterRegistry
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ControlPlaneServices(RequestServices):
+class ControlPlaneServices(RequestServices, frozen=True, eq=False):
     """For `handlers/controller`: what the controller tells this broker, and what brokers ask of the controller."""
 
     controller: Controller

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from ottla.broker.security.sasl.authentication import Authentication
@@ -17,8 +18,7 @@ def plain_address(address: str) -> str:
     return address.removeprefix(_MAPPED) if "." in address else address
 
 
-@dataclass(slots=True, eq=False)
-class Session:
+class Session(Struct, eq=False):
     """The session of one connection; the principal changes when the client authenticates."""
 
     # Name of the client's listener: responses name other brokers by the same listener.

@@ -11,11 +11,12 @@ transaction. So each decision has a number, which our brokers compare (`Producer
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import count
 from typing import Final
 
 import structlog
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ottla.broker.coordination.broker_channels import BrokerChannels, Link
 from ottla.broker.coordination.work import Work
@@ -45,8 +46,7 @@ Codes = Mapping[TopicPartition, ErrorCode]
 WriteHere = Callable[[WritableTxnMarker, Callable[[Codes], None]], None]
 
 
-@dataclass(frozen=True, slots=True)
-class MarkerDelivery:
+class MarkerDelivery(Struct, frozen=True):
     """The marker of one transaction, for some of its partitions."""
 
     entry: CoordinatedTransaction

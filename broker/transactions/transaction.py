@@ -18,9 +18,11 @@ whose epochs are used up gets another producer id.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Set
-from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.identifiers import TopicPartition
@@ -65,8 +67,7 @@ _COMPLETE_OF: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class StoredTransaction:
+class StoredTransaction(Struct, frozen=True):
     """What the log has of a transactional id."""
 
     producer_id: int
@@ -79,8 +80,7 @@ class StoredTransaction:
     start_ms: int = NO_START_MS
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     """A state that must be written before anybody hears of it. A tombstone has no target."""
 
     target: StoredTransaction | None
@@ -91,8 +91,7 @@ class Change:
     is_fence: bool = False
 
 
-@dataclass(slots=True)
-class Transaction:
+class Transaction(Struct):
     """A transactional id: what is written, what is being written, and which partitions still lack their marker."""
 
     transactional_id: str

@@ -8,8 +8,9 @@ asked together, those of another one in the next request.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from ottla.broker.coordination.broker_channels import BrokerChannels, Link
 from ottla.broker.transactions.coordinator import TransactionCoordinator
@@ -29,8 +30,7 @@ _VERIFY_ONLY_VERSION: Final = 4
 Verified = Mapping[TopicPartition, ErrorCode]
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(Struct, frozen=True):
     """Which partitions are to be part of the transaction of a producer, and who wants to know."""
 
     transactional_id: str

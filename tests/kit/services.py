@@ -9,8 +9,9 @@ Nothing is started, and the logs are not opened; a test does what it needs of th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Final, NoReturn
+
+from msgspec.structs import replace
 
 from ottla.broker.app.services import Services
 from ottla.broker.app.wiring import wire

@@ -15,8 +15,10 @@ Another UpdateMetadata goes first where the broker may not know enough for its r
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Final, NamedTuple, TypeVar
+
+from msgspec import Struct, field
 
 from ottla.broker.controller.messages.shared_metadata import UPDATE_METADATA_VERSION, MetadataStates, SharedMetadata
 from ottla.protocol.api import Api
@@ -50,8 +52,7 @@ class ControllerRequest(NamedTuple):
     body: bytes | None = None
 
 
-@dataclass(slots=True)
-class BrokerBatch:
+class BrokerBatch(Struct):
     """The messages to one broker."""
 
     controller_id: int

@@ -16,10 +16,10 @@ waits for a turn or not; and cancelling a move that waits just drops it.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import structlog
+from msgspec import Struct
 
 from ottla.balance.throttles import RATES, REPLICAS, rate_options, throttled_brokers, topic_throttles
 from ottla.broker.cluster import znodes
@@ -42,8 +42,7 @@ Results = dict[TopicPartition, KafkaError | None]
 _NODE_BYTES_MAX: Final = 900_000
 
 
-@dataclass(frozen=True, slots=True)
-class MoveLimits:
+class MoveLimits(Struct, frozen=True):
     """How many moves may copy from or to one broker at a time, and how fast; 0 bytes for no limit."""
 
     moves_per_broker: int

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, NamedTuple
+
+from msgspec import Struct, field
 
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.identifiers import NO_GENERATION
@@ -25,8 +26,7 @@ class GroupState(Enum):
     DEAD = "Dead"
 
 
-@dataclass(frozen=True, slots=True)
-class GroupConfig:
+class GroupConfig(Struct, frozen=True):
     """The broker's options for classic groups."""
 
     initial_rebalance_delay_ms: int = 3_000
@@ -35,8 +35,7 @@ class GroupConfig:
     max_session_timeout_ms: int = 1_800_000
 
 
-@dataclass(frozen=True, slots=True)
-class JoinRequest:
+class JoinRequest(Struct, frozen=True):
     """A member's request to be in the next generation."""
 
     member_id: str
@@ -63,8 +62,7 @@ class JoinedMember(NamedTuple):
     metadata: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class JoinReply:
+class JoinReply(Struct, frozen=True):
     """The reply to a join. Only the leader's reply lists the members."""
 
     error: ErrorCode
@@ -77,8 +75,7 @@ class JoinReply:
     skip_assignment: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class SyncRequest:
+class SyncRequest(Struct, frozen=True):
     """A member's request for its assignment. The leader's request carries the assignments of all members."""
 
     member_id: str
@@ -89,8 +86,7 @@ class SyncRequest:
     assignments: Mapping[str, bytes] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class SyncReply:
+class SyncReply(Struct, frozen=True):
     """The reply to a sync."""
 
     error: ErrorCode

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final, NamedTuple
+
+from msgspec import Struct
 
 
 class TopicIdPartition(NamedTuple):
@@ -27,8 +28,7 @@ PartitionSet = frozenset[TopicIdPartition]
 NO_PARTITIONS: Final[PartitionSet] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class Reader:
+class Reader(Struct, frozen=True):
     """A member, as input of an assignor."""
 
     # The ids of the subscribed topics.

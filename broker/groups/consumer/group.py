@@ -18,9 +18,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final, Self
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from ottla.broker.coordination.stored_records import StoredRecord
 from ottla.broker.groups.classic.messages import CONSUMER_PROTOCOL_TYPE
@@ -69,8 +71,7 @@ _SUBSCRIPTION_LENGTH_MAX: Final = 256 * 1024
 RecordName = tuple[RecordKind, str]
 
 
-@dataclass(frozen=True, slots=True)
-class _View:
+class _View(Struct, frozen=True):
     """The topics that a member's client may not describe, of those that its regular expression matches."""
 
     regex: str
@@ -82,8 +83,7 @@ class _View:
         return regex == self.regex and _holder(describing) == _holder(self.describing)
 
 
-@dataclass(slots=True, eq=False)
-class _OpenWrite:
+class _OpenWrite(Struct, eq=False):
     """A write that has not finished, with the replies that wait for it."""
 
     names: frozenset[RecordName]

@@ -15,7 +15,9 @@ assigned to, or the member that was asked to revoke it and has not confirmed tha
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ottla.broker.groups.consumer.assignors import NO_PARTITIONS, PartitionSet, TopicIdPartition
 from ottla.broker.groups.consumer.messages import (
@@ -26,8 +28,7 @@ from ottla.broker.groups.consumer.messages import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumerMember:
+class ConsumerMember(Struct, frozen=True):
     """The state of a member. It is immutable, so the group compares two states to find out what has changed."""
 
     member_id: str

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import Final, NamedTuple, Protocol
+
+from msgspec import Struct
 
 from ottla.broker.groups.consumer.assignors import NO_PARTITIONS, PartitionSet
 from ottla.protocol.errors import ErrorCode
@@ -40,8 +41,7 @@ class MemberState(IntEnum):
     UNRELEASED_PARTITIONS = 2
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumerGroupConfig:
+class ConsumerGroupConfig(Struct, frozen=True):
     """The broker's options for groups of the consumer protocol."""
 
     session_timeout_ms: int = 45_000
@@ -76,8 +76,7 @@ class DescribingRight(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumerHeartbeat:
+class ConsumerHeartbeat(Struct, frozen=True):
     """A member's heartbeat. None means unchanged since the member last sent the value."""
 
     member_id: str
@@ -103,8 +102,7 @@ class ConsumerHeartbeat:
         return self.rebalance_timeout_ms != UNCHANGED and has_subscription and self.owned is not None
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumerHeartbeatReply:
+class ConsumerHeartbeatReply(Struct, frozen=True):
     """The reply to a heartbeat."""
 
     error: ErrorCode

@@ -16,9 +16,11 @@ from __future__ import annotations
 import struct
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any, Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from ottla.broker.coordination.stored_records import StoredRecord
 from ottla.broker.groups.consumer.assignors import PartitionSet, TopicIdPartition
@@ -74,8 +76,7 @@ GROUP_KINDS: Final = tuple(_GROUP_KEYS)
 MEMBER_KINDS: Final = tuple(_MEMBER_KEYS)
 
 
-@dataclass(slots=True)
-class StoredConsumerGroup:
+class StoredConsumerGroup(Struct):
     """The state of a group that its records hold."""
 
     group_id: str

@@ -10,8 +10,9 @@ one call are bounded.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 from ottla.broker.groups.consumer.topic_pattern_parser import (
     Anchor,
@@ -29,8 +30,7 @@ _STATES_MAX: Final = 5_000
 _WORK_MAX: Final = 1_000_000
 
 
-@dataclass(slots=True)
-class _State:
+class _State(Struct):
     """A state of the automaton. If `takes` is None, its transitions need no character."""
 
     takes: frozenset[str] | None = None

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import string
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NoReturn
+
+from msgspec import Struct
 
 # The characters of topic names. Expressions may contain other characters, but those match nothing.
 ALPHABET: Final = frozenset(string.ascii_letters + string.digits + "._-")
@@ -45,8 +46,7 @@ class PatternError(ValueError):
     """The expression is invalid or too large. The message says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class OneOf:
+class OneOf(Struct, frozen=True):
     """One character of a set."""
 
     characters: frozenset[str]
@@ -59,22 +59,19 @@ class Anchor(Enum):
     END = "$"
 
 
-@dataclass(frozen=True, slots=True)
-class Sequence:
+class Sequence(Struct, frozen=True):
     """Several nodes, one after the other."""
 
     parts: tuple[Node, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(Struct, frozen=True):
     """One of several branches."""
 
     branches: tuple[Node, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Repeat:
+class Repeat(Struct, frozen=True):
     """A node that is repeated; without a limit if `at_most` is None."""
 
     what: Node

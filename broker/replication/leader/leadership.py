@@ -8,8 +8,10 @@ follower that is about to join already holds back the high watermark, and one th
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.identifiers import NO_LEADER, TopicPartition
@@ -31,8 +33,7 @@ _UNCERTAIN = frozenset(
 _NEVER_MS = -(2**62)
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionRole:
+class PartitionRole(Struct, frozen=True):
     """The controller's decision for a partition: leader, epochs, replicas."""
 
     leader_id: int
@@ -58,8 +59,7 @@ class FollowerFetch(NamedTuple):
     log_start_offset: int
 
 
-@dataclass(slots=True)
-class RemoteReplica:
+class RemoteReplica(Struct):
     """A follower as its leader sees it."""
 
     log_end_offset: int = UNKNOWN_OFFSET
@@ -75,8 +75,7 @@ class RemoteReplica:
         return self.log_end_offset == leader_end or now_ms - self.last_caught_up_ms <= lag_max_ms
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class IsrProposal:
+class IsrProposal(Struct, frozen=True, eq=False):
     """A change of the ISR that the leader proposes to the controller."""
 
     partition: TopicPartition

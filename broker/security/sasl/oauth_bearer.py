@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import string
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from ottla.broker.security.sasl.sasl_exchange import (
     AuthenticationFailedError,
@@ -69,8 +70,7 @@ def _first_message(text: str) -> tuple[str, str]:
     return authorization_id[2:], token
 
 
-@dataclass(frozen=True, slots=True)
-class TokenRules:
+class TokenRules(Struct, frozen=True):
     """What a token must contain."""
 
     issuer: str | None = None

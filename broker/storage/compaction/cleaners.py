@@ -12,11 +12,11 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import asdict
 from functools import partial
 from typing import Final, NamedTuple
 
 import structlog
+from msgspec.structs import asdict
 
 from ottla.broker.storage.checkpoint import CLEANER_OFFSET_CHECKPOINT
 from ottla.broker.storage.compaction.cleanable import Cleanable, examine, filthiest, is_due

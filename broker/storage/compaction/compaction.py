@@ -19,9 +19,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ottla.broker.config import BrokerConfig
 from ottla.broker.storage.checkpoint import sync_directory
@@ -65,8 +67,7 @@ class CleanerLimits(NamedTuple):
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompactionReport:
+class CompactionReport(Struct, frozen=True, kw_only=True):
     """The result of a compaction. `cleaned_up_to` is the new cleaner offset of the log, however it ended."""
 
     partition: TopicPartition

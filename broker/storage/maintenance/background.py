@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import structlog
+from msgspec import Struct
 
 from ottla.broker.common.clocks import monotonic_ms
 
 logger = structlog.get_logger(__name__)
 
 
-@dataclass(slots=True)
-class Task:
+class Task(Struct):
     """A step, how often it runs, and when it is due next."""
 
     name: str

@@ -116,7 +116,7 @@ def drain(
     if undo:
         _undo(target, broker_id, yes=yes)
         return
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     from ottla.balance.planner import NotEnoughBrokersError, plan
     from ottla.client.cli.plans.balance_run import carry_out, show_plan

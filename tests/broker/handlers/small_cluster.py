@@ -7,9 +7,9 @@ the test that sends it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, cast
 
+from msgspec.structs import replace
 from tests.kit.answers import answering
 from tests.kit.services import for_handler, services_of
 

@@ -7,10 +7,10 @@ import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 import uvloop
+from msgspec.structs import replace
 
 from ottla.broker.config import BrokerConfig
 from ottla.broker.network.connection import Connection

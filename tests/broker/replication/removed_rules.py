@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from ottla.broker.replication.follower import steps
 from ottla.broker.replication.follower.steps import FetchPosition
