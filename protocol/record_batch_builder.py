@@ -31,11 +31,10 @@ HeadersToWrite: TypeAlias = Sequence[tuple[str, bytes | None]]
 RECORD_OVERHEAD_MAX: Final = 36
 HEADER_OVERHEAD_MAX: Final = 10
 
-# The varints of the numbers from 0 up that take one or two bytes; nearly every varint of a record is in here.
+# The varints of the numbers from 0 up that take one or two bytes; nearly every varint of a record is in here. The first
+# builder fills it: those who only read records do without.
 _VARINTS_SIZE: Final = 1 << 13
-_VARINTS: Final = [bytes((number << 1,)) for number in range(64)] + [
-    bytes((number << 1 & 0x7F | 0x80, number >> 6)) for number in range(64, _VARINTS_SIZE)
-]
+_VARINTS: Final[list[bytes]] = []
 _NULL: Final = b"\x01"
 _NO_HEADERS: Final = b"\x00"
 _NO_ATTRIBUTES: Final = b"\x00"
@@ -57,6 +56,8 @@ class RecordBatchBuilder:
     )
 
     def __init__(self, delete_horizon: int | None = None) -> None:
+        if not _VARINTS:
+            _VARINTS[:] = _short_varints()
         # Space for the header is reserved, so the length of the buffer is the size of the batch.
         self._buffer = bytearray(BATCH_HEADER_BYTES)
         self._base_timestamp = delete_horizon
@@ -205,6 +206,11 @@ def _encode_headers(headers: HeadersToWrite) -> bytes:
         chunks += (_varint(len(encoded_key)), encoded_key)
         chunks += (_NULL,) if value is None else (_varint(len(value)), value)
     return b"".join(chunks)
+
+
+def _short_varints() -> list[bytes]:
+    one_byte = [bytes((number << 1,)) for number in range(64)]
+    return one_byte + [bytes((number << 1 & 0x7F | 0x80, number >> 6)) for number in range(64, _VARINTS_SIZE)]
 
 
 def _varint(length: int) -> bytes:
