@@ -9,6 +9,7 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
+from ottla.broker.common.scratch import scratch_memory
 from ottla.broker.config import BrokerConfig, Listener
 from ottla.broker.network.acceptor import Acceptor
 from ottla.broker.network.connection import Connection, Dispatch
@@ -59,7 +60,7 @@ class Network:
         self._buffers = FrameBuffers(
             _FREE_BUFFERS_BYTES_MAX, queued_bytes_max if queued_bytes_max > 0 else float("inf"), self._on_room
         )
-        self._scratch = memoryview(bytearray(SCRATCH_BYTES))
+        self._scratch = scratch_memory(SCRATCH_BYTES)
         self._tasks: list[asyncio.Task[None]] = []
         self._acceptors: list[Acceptor] = []
         self.counts = ConnectionCounts(config)

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from ottla.broker.common.scratch import scratch_memory
 from ottla.broker.network.frame_reader import SCRATCH_BYTES
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class _Waiter:
         self.woken = threading.Lock()
         self.woken.acquire()
         # For the requests that the worker receives itself.
-        self.scratch = memoryview(bytearray(SCRATCH_BYTES))
+        self.scratch = scratch_memory(SCRATCH_BYTES)
 
 
 class RequestQueue:

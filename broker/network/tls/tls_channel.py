@@ -18,6 +18,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, cast
 
+from ottla.broker.common.scratch import scratch_memory
+
 # What is received or encrypted at once; also the most that is kept in memory each way.
 PIECE_BYTES: Final = 256 * 1024
 # Records do not end where requests end: the last bytes of a request may come in a record with much that follows.
@@ -32,7 +34,7 @@ class _Scratch(threading.local):
     """Memory for a piece, one for each thread that sends or receives."""
 
     def __init__(self) -> None:
-        self.piece = memoryview(bytearray(PIECE_BYTES))
+        self.piece = scratch_memory(PIECE_BYTES)
 
 
 SCRATCH: Final = _Scratch()
