@@ -2,8 +2,9 @@
 
 The file is preallocated ahead of the writes with `posix_fallocate`, so a full disk is an OSError before a byte is
 written. (Storing into a map of a hole on a full disk is SIGBUS: the process dies without an exception.) The part
-being written is mapped as a window. Until `close` trims it, the file is longer than what was written and ends in
-zeros: a batch cannot begin there, so recovery cuts them off.
+being written is mapped as a window. What was written stays resident until the window moves on, so it is small. Until
+`close` trims it, the file is longer than what was written and ends in zeros: a batch cannot begin there, so recovery
+cuts them off.
 
 The reserved space grows with the segment, so that ten thousand small partitions do not reserve a whole disk. On a disk
 that is nearly full, only what the append needs is reserved. From 4 MiB on, windows are aligned for huge pages and ask
@@ -39,6 +40,7 @@ _PAGE = mmap.ALLOCATIONGRANULARITY
 _HUGE_PAGE = 2 * 1024 * 1024
 _RESERVE_BYTES_MIN = 64 * 1024
 _RESERVE_BYTES_MAX = 64 * 1024 * 1024
+_WINDOW_BYTES_MAX = 8 * 1024 * 1024
 _DIRECT_BYTES = 48 * 1024
 
 # Base offset, batch length and leader epoch: the fields before the magic, outside the CRC.
@@ -155,13 +157,14 @@ class WriteMap:
         alignment = _HUGE_PAGE if step >= 2 * _HUGE_PAGE else _PAGE
         self._unmap()
         begin = position - position % alignment
-        window = mmap.mmap(self.file.fd, self._reserved_end - begin, offset=begin)
+        window_end = min(self._reserved_end, begin + _WINDOW_BYTES_MAX)
+        window = mmap.mmap(self.file.fd, window_end - begin, offset=begin)
         if alignment == _HUGE_PAGE and hasattr(mmap, "MADV_HUGEPAGE"):
             with contextlib.suppress(OSError):  # a kernel without them maps small pages
                 window.madvise(mmap.MADV_HUGEPAGE)
         self._window = window
         self._window_begin = begin
-        self._window_end = self._reserved_end
+        self._window_end = window_end
         return window
 
     def _reserve_ahead(self, position: int, needed_end: int) -> None:

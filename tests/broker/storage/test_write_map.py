@@ -6,6 +6,7 @@ import errno
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -95,6 +96,32 @@ def test_large_windows_are_aligned_and_complete(tmp_path: Path) -> None:
     written.close(20 * len(piece))
 
     assert path.read_bytes() == piece * 20
+
+
+def test_little_of_what_was_written_stays_mapped(tmp_path: Path) -> None:
+    """However much is reserved: what is behind is complete, and no memory of this process."""
+    path = tmp_path / "log"
+    written = WriteMap(opened(path), 64 * KIB * KIB)
+    piece = os.urandom(40 * KIB)
+    count = 1000
+    for number in range(count):
+        written.write(number * len(piece), piece)
+    mapped = sum(size for name, size in resident_maps() if name == str(path))
+    written.close(count * len(piece))
+
+    assert mapped <= 8 * KIB * KIB
+    assert path.read_bytes() == piece * count
+
+
+def resident_maps() -> Iterator[tuple[str, int]]:
+    """Return the files that are mapped, and how many bytes of each map are resident."""
+    name = ""
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        if line.startswith("Rss:"):
+            yield name, int(line.split()[1]) * KIB
+        elif ":" not in (fields := line.split(maxsplit=5))[0]:
+            # Anonymous memory has no name.
+            name = fields[5] if len(fields) > 5 else ""
 
 
 def test_a_disk_with_little_room_gives_what_is_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
