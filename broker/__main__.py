@@ -9,6 +9,7 @@ import os
 import resource
 import signal
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -73,17 +74,11 @@ def _import_libraries() -> None:
 
 def _serve(config: object) -> int:
     import structlog
-    import uvloop
 
-    from ottla.broker.app.server import serve
+    from ottla.broker.app.zookeeper_session import zookeeper_session
     from ottla.broker.cluster.guardian import Guardian
-    from ottla.broker.cluster.membership import RegistrationError
-    from ottla.broker.cluster.operations import ZooKeeperError
     from ottla.broker.config import BrokerConfig, ConfigError, effective_config
-    from ottla.broker.storage.errors import StorageError
 
-    gc.freeze()
-    gc.enable()
     assert isinstance(config, BrokerConfig)
     log = structlog.get_logger("ottla.broker")
     for warning in config.warnings:
@@ -91,25 +86,44 @@ def _serve(config: object) -> int:
     if config.without_effect:
         log.info("options_without_effect", names=", ".join(config.without_effect))
     log.info("options", effective=effective_config(config))
-    guardian = None
-    if config.ottla_guardian_enable:
-        try:
-            guardian = Guardian()
-        except OSError as error:
-            log.warning("no_guardian", reason=str(error))
-
-    async def run() -> None:
-        stopping = asyncio.Event()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, stopping.set)
-        await serve(config, stopping, guardian)
-
     # Records and credentials are nobody else's to read: neither in our files, nor in what is left of a crash.
     os.umask(0o077)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     # Connections and segments share one budget, and the usual soft limit of 1024 is a laptop's.
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    guardian = None
+    if config.ottla_guardian_enable:
+        try:
+            guardian = Guardian()
+        except OSError as error:
+            log.warning("no_guardian", reason=str(error))
+    try:
+        zookeeper = zookeeper_session(config, guardian)
+    except ConfigError as error:
+        log.error("cannot_start", error=str(error))
+        return 1
+    # ZooKeeper needs longer to open a session than we need for it, so the rest is imported meanwhile.
+    starter = ThreadPoolExecutor(1, "zookeeper-start")
+    connected = starter.submit(zookeeper.start)
+    starter.shutdown(wait=False)
+    import uvloop
+
+    from ottla.broker.app.server import serve
+    from ottla.broker.cluster.membership import RegistrationError
+    from ottla.broker.cluster.operations import ZooKeeperError
+    from ottla.broker.storage.errors import StorageError
+
+    gc.freeze()
+    gc.enable()
+
+    async def run() -> None:
+        stopping = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, stopping.set)
+        await asyncio.wrap_future(connected)
+        await serve(config, zookeeper, stopping)
+
     try:
         uvloop.run(run())
     except (ConfigError, OSError, RegistrationError, StorageError, ZooKeeperError) as error:

@@ -21,10 +21,9 @@ from ottla.broker.app.config_updates import ConfigUpdates
 from ottla.broker.app.controlled_shutdown import shut_down_controlled
 from ottla.broker.app.services import Services
 from ottla.broker.app.wiring import controller_link, wire, wire_http_port, wire_network
-from ottla.broker.app.zookeeper_session import zookeeper_session
 from ottla.broker.cluster.configs import ConfigChanges
-from ottla.broker.cluster.guardian import Guardian
 from ottla.broker.cluster.session import SessionListener, SessionRenewal
+from ottla.broker.cluster.zookeeper import ZooKeeper
 from ottla.broker.common.clocks import Clocks
 from ottla.broker.config import BrokerConfig, Listener
 from ottla.broker.storage.directory_files import MetaProperties
@@ -38,11 +37,9 @@ _KNOWN_POLL_SECONDS: Final = 0.005
 _ROLES_SECONDS_MAX: Final = 1.0
 
 
-async def serve(config: BrokerConfig, stopping: asyncio.Event, guardian: Guardian | None = None) -> None:
-    """Run a broker until `stopping` is set. Raises what keeps it from starting."""
+async def serve(config: BrokerConfig, zookeeper: ZooKeeper, stopping: asyncio.Event) -> None:
+    """Run a broker, in a session that was started, until `stopping` is set. Raises what keeps it from starting."""
     loop = asyncio.get_running_loop()
-    zookeeper = zookeeper_session(config, guardian)
-    await loop.run_in_executor(None, zookeeper.start)
     services = await loop.run_in_executor(None, wire, config, zookeeper, Clocks())
     await Server(services, stopping).run()
 
