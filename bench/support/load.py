@@ -31,7 +31,7 @@ def produce(options: argparse.Namespace) -> dict[str, float]:
     producer = _light_producer(options)
     # Half of the client's own queue is enough to keep it busy.
     queued_max = min(_QUEUED_MAX, 512 * 1024 * 1024 // options.record_bytes) // 2
-    begun = time.perf_counter()
+    begun, used = time.perf_counter(), time.process_time()
     deadline = begun + WAIT_SECONDS_MAX
     batches = 0
     while _goes_on(options, batches * AT_ONCE, begun):
@@ -41,12 +41,12 @@ def produce(options: argparse.Namespace) -> dict[str, float]:
         producer.produce(batches % options.partitions)
         batches += 1
     producer.flush(WAIT_SECONDS_MAX)
-    return _rate(options, batches * AT_ONCE, time.perf_counter() - begun)
+    return _rate(options, batches * AT_ONCE, begun, used)
 
 
 def consume(options: argparse.Namespace) -> dict[str, float]:
     """Consume records from the beginning."""
-    begun = time.perf_counter()
+    begun, used = time.perf_counter(), time.process_time()
     consumer = LightConsumer(
         {
             "bootstrap.servers": options.bootstrap,
@@ -59,18 +59,18 @@ def consume(options: argparse.Namespace) -> dict[str, float]:
         options.topic,
     )
     received = consumer.consume(options.count, WAIT_SECONDS_MAX)
-    seconds = time.perf_counter() - begun
+    rate = _rate(options, received, begun, used)
     if received < options.count:
         raise SystemExit(f"not done in {WAIT_SECONDS_MAX:.0f} s")
     consumer.close()
-    return _rate(options, received, seconds)
+    return rate
 
 
 def requests(options: argparse.Namespace) -> dict[str, float]:
     """Produce with one record in each request and five requests in flight."""
     options.set = ["batch.num.messages=1", "linger.ms=0", "max.in.flight.requests.per.connection=5", *options.set]
     producer = _light_producer(options)
-    begun = time.perf_counter()
+    begun, used = time.perf_counter(), time.process_time()
     deadline = begun + WAIT_SECONDS_MAX
     sent = 0
     while _goes_on(options, sent, begun):
@@ -81,7 +81,7 @@ def requests(options: argparse.Namespace) -> dict[str, float]:
         producer.produce(sent % options.partitions, 1)
         sent += 1
     producer.flush(WAIT_SECONDS_MAX)
-    return _rate(options, sent, time.perf_counter() - begun)
+    return _rate(options, sent, begun, used)
 
 
 def latency(options: argparse.Namespace) -> dict[str, float]:
@@ -123,6 +123,7 @@ def latency(options: argparse.Namespace) -> dict[str, float]:
         producer.poll(0)
     if not done.wait(WAIT_SECONDS_MAX):
         raise SystemExit("some records did not arrive in time")
+    producer.flush(WAIT_SECONDS_MAX)
     ordered = sorted(took)
     return {
         "p50_ms": ordered[len(ordered) // 2] * 1000,
@@ -159,8 +160,14 @@ def _settings(options: argparse.Namespace) -> dict[str, str | int | float | bool
     return dict(setting.split("=", 1) for setting in options.set)
 
 
-def _rate(options: argparse.Namespace, count: int, seconds: float) -> dict[str, float]:
-    return {"records": count, "bytes": count * options.record_bytes, "seconds": seconds}
+def _rate(options: argparse.Namespace, count: int, begun: float, used: float) -> dict[str, float]:
+    """Return what went through since a moment, and the processor time of this process since then."""
+    return {
+        "records": count,
+        "bytes": count * options.record_bytes,
+        "seconds": time.perf_counter() - begun,
+        "cpu_seconds": time.process_time() - used,
+    }
 
 
 def _check(deadline: float) -> None:

@@ -254,6 +254,7 @@ def counted(contender: Target, kind: str, topic: str, size: int, *arguments: str
         "MB/s": result["bytes"] / MB / result["seconds"],
         "records/s": result["records"] / result["seconds"],
         "CPU s/GB": used / (result["bytes"] / GB),
+        "client's CPU s/GB": result["cpu_seconds"] / (result["bytes"] / GB),
     }
 
 
