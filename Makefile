@@ -16,7 +16,7 @@ WORKERS  ?= 3
 # would wait for it for ever.
 PARALLEL := --numprocesses $(WORKERS) --dist loadgroup --no-loadscope-reorder --max-worker-restart 0 --durations 20
 
-.PHONY: setup run check audit format test test-all faults faults-secure soak coverage bench bench-kafka bench-replicated bench-scale bench-failover bench-heartbeats bench-balance bench-groups bench-transactions bench-clients bench-cli bench-security bench-console bench-spark compose-test compose-test-secure docs lock clean
+.PHONY: setup run check audit format test test-all faults faults-secure soak coverage bench bench-kafka bench-replicated bench-limits bench-scale bench-failover bench-heartbeats bench-balance bench-groups bench-transactions bench-clients bench-cli bench-security bench-console bench-spark compose-test compose-test-secure docs lock clean
 
 setup: $(STAMP)
 
@@ -88,6 +88,10 @@ bench-kafka: setup
 # Three brokers, three replicas, acks=all: both clusters on this machine, by turns. BENCH_ARGS="--rounds 1 --seconds 3".
 bench-replicated: setup
 	$(BIN)/python -m bench.replicated $(BENCH_ARGS)
+
+# What client and machine allow: the rows of bench-kafka with a broker that does next to nothing. BENCH_ARGS=--replicas.
+bench-limits: setup
+	$(BIN)/python -m bench.limits $(BENCH_ARGS)
 
 # A cluster with thousands of partitions: creating them, losing the controller, and what they cost when nothing happens.
 bench-scale: setup

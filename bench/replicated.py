@@ -11,17 +11,12 @@ librdkafka's C interface, not idempotent, the same for both. Kafka's jars come f
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
-import tempfile
-import time
-from contextlib import ExitStack
 from pathlib import Path
 
 from bench.support.contender import ApacheKafka, Ottla
-from bench.support.replicated_rows import BROKERS, IDLE, LOADED, replicated_rows
-from bench.support.report import NOTE, Results, machine
-from bench.support.run import SETTLE_SECONDS, measure, warm_up
+from bench.support.replicated_rows import replicated_rows
+from bench.support.replicated_run import run_replicated
 from tests.kit.apache_kafka import UnavailableError
 
 ROUNDS = 3
@@ -37,27 +32,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all values to a file, too")
     parser.add_argument("--alone", action="store_true", help="without Apache Kafka")
     options = parser.parse_args()
-    # Ended from outside, everything that was started is stopped as well.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    kinds = [Ottla] if options.alone else [Ottla, ApacheKafka]
-    results = Results([kind.name for kind in kinds])
-    print("  ".join(f"{key}: {value}" for key, value in machine().items()), flush=True)
-    with tempfile.TemporaryDirectory(prefix="ottla-bench-") as folder, ExitStack() as cleanup:
-        contenders = [kind(Path(folder) / kind.name, BROKERS) for kind in kinds]
-        for contender in contenders:
-            cleanup.callback(contender.stop)
-            contender.start()
-        time.sleep(SETTLE_SECONDS)
-        measure(IDLE, contenders, results, 0)
-        rows = [row for row in replicated_rows(options.seconds) if options.only is None or options.only in row.name]
-        warm_up(rows, contenders, results)
-        for number in range(options.rounds):
-            for row in rows:
-                measure(row, contenders, results, number)
-        measure(LOADED, contenders, results, 0)
-    print(f"\n{results.table()}\n\n{NOTE}")
-    if options.json:
-        results.write_json(options.json)
+    run_replicated([Ottla] if options.alone else [Ottla, ApacheKafka], replicated_rows(options.seconds), options)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,7 @@
-"""What is measured: Ottla, and Apache Kafka with the flags of its own scripts; one broker or several, and ZooKeeper."""
+"""What is measured: one broker or several, and ZooKeeper.
+
+Ottla, Apache Kafka with the flags of its own scripts, and a bare broker that shows what client and machine allow.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from bench.support.bare_broker import BROKER_ID
+from bench.support.bare_replicas import FOLLOWERS
 from confluent_kafka import KafkaException, Producer
 from tests.kit.broker_process import clean_environment
 from tests.kit.guarded_process import GuardedProcess
@@ -244,6 +249,25 @@ class Ottla(Contender):
     def _own_properties(self, ports: set[int]) -> dict[str, str]:
         ports.add(port := free_port(HOST, ports))
         return {"ottla.http.listener": f"{HOST}:{port}"}
+
+
+class Bare(Ottla):
+    """What a broker cannot do without, and nothing else: `bare_broker.py`, and with replicas `bare_replicas.py`.
+
+    The ZooKeeper beside it has nothing to do. The first broker leads every partition, and alone speaks to clients.
+    """
+
+    name = "bare"
+
+    @property
+    def bootstrap(self) -> str:
+        return self.addresses[BROKER_ID]
+
+    def _broker_command(self, config: Path) -> list[str]:
+        return [sys.executable, "-m", "bench.support.bare_replicas", str(config)]
+
+    def _own_properties(self, ports: set[int]) -> dict[str, str]:
+        return {FOLLOWERS: ",".join(address for broker, address in self.addresses.items() if broker != BROKER_ID)}
 
 
 class ApacheKafka(Contender):

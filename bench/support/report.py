@@ -1,4 +1,4 @@
-"""The results as a table, with the ratios where there are two contenders, and as JSON."""
+"""The results as a table, with ratios, and as JSON."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import json
 import os
 import platform
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import confluent_kafka
 from bench.support.rows import Goal, Row, Values
@@ -21,11 +21,22 @@ NOTE = (
 )
 
 
-class Results:
-    """What every contender reached in every round."""
+MET: Final = "met"
+SHORT: Final = "SHORT"
+OUT_OF_REACH: Final = "OUT OF REACH"
 
-    def __init__(self, contenders: Sequence[str]) -> None:
+
+class Results:
+    """What every contender reached in every round.
+
+    Two of them are compared, and the first is held against its goals. The one named `limit` is no rival: it shows what
+    client and machine allow. A goal that it misses, too, is out of reach.
+    """
+
+    def __init__(self, contenders: Sequence[str], limit: str | None = None) -> None:
         self._contenders = contenders
+        self._limit = limit
+        self._compared = [contender for contender in contenders if contender != limit]
         # By row, then by contender.
         self._values: dict[str, dict[str, list[Values]]] = {}
         self._goals: dict[str, dict[str, Goal]] = {}
@@ -47,25 +58,40 @@ class Results:
 
     def table(self) -> str:
         """Return the table for people."""
-        compares = len(self._contenders) == 2
-        headings = ["row", "", *self._contenders, *(["ratio", "goal", ""] if compares else [])]
+        compares = len(self._compared) == 2
+        to_limit = [] if self._limit is None else [f"{contender}/{self._limit}" for contender in self._compared]
+        headings = ["row", "", *self._contenders, *to_limit, *(["ratio", "goal", ""] if compares else [])]
         lines = [headings]
         for row, by_contender in self._values.items():
             for metric in next(iter(by_contender.values()))[0]:
-                medians = [self.median(row, contender, metric) for contender in self._contenders]
+                medians = {contender: self.median(row, contender, metric) for contender in self._contenders}
                 line = [row, metric]
-                for contender, median in zip(self._contenders, medians, strict=True):
+                for contender, median in medians.items():
                     line.append(_number(median) + " ~" * ((row, contender) in self._unsteady))
+                if self._limit is not None:
+                    limit = medians[self._limit]
+                    line += [f"{_ratio(medians[contender], limit):.2f}" for contender in self._compared]
                 if compares:
-                    ratio = medians[0] / medians[1] if medians[1] else float("nan")
-                    goal = self._goals[row].get(metric)
-                    verdict = "" if goal is None else "met" if goal.is_met(ratio) else "SHORT"
-                    line += [f"{ratio:.2f}", str(goal or ""), verdict]
+                    line += self._judged(self._goals[row].get(metric), medians)
                 lines.append(line)
         widths = [max(len(line[column]) for line in lines) for column in range(len(headings))]
         return "\n".join(
             "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in lines
         )
+
+    def _judged(self, goal: Goal | None, medians: Mapping[str, float]) -> tuple[str, str, str]:
+        """Return the ratio of those compared, the goal, and whether it is met."""
+        ours, theirs = (medians[contender] for contender in self._compared)
+        ratio = _ratio(ours, theirs)
+        if goal is None:
+            return f"{ratio:.2f}", "", ""
+        if goal.is_met(ratio):
+            verdict = MET
+        elif self._limit is not None and not goal.is_met(_ratio(medians[self._limit], theirs)):
+            verdict = OUT_OF_REACH
+        else:
+            verdict = SHORT
+        return f"{ratio:.2f}", str(goal), verdict
 
     def write_json(self, path: Path) -> None:
         """Write everything for machines."""
@@ -93,6 +119,10 @@ def machine() -> dict[str, str]:
         "python": platform.python_version(),
         "librdkafka": confluent_kafka.libversion()[0],
     }
+
+
+def _ratio(value: float, other: float) -> float:
+    return value / other if other else float("nan")
 
 
 def _number(value: float) -> str:

@@ -25,17 +25,28 @@ AGREEMENT = 0.1
 
 def run(contenders: Sequence[type[Contender]], description: str | None) -> None:
     """Read the command line, measure, and print the table."""
+    run_one_broker(contenders, arguments(description).parse_args())
+
+
+def arguments(description: str | None) -> argparse.ArgumentParser:
+    """Return a parser with the options of `run_one_broker`."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="small amounts and one round, to try it out")
     parser.add_argument("--rounds", type=int, help="how often each row is measured")
     parser.add_argument("--only", metavar="TEXT", help="only rows with this in their names")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all values to a file, too")
-    options = parser.parse_args()
+    return parser
+
+
+def run_one_broker(
+    contenders: Sequence[type[Contender]], options: argparse.Namespace, limit: type[Contender] | None = None
+) -> None:
+    """Measure one broker of each kind and print the table; `limit` is the kind that shows what is possible."""
     # Ended from outside, everything that was started is stopped as well.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     scale = QUICK if options.quick else FULL
     rounds = options.rounds or scale.rounds
-    results = Results([contender.name for contender in contenders])
+    results = Results([contender.name for contender in contenders], limit.name if limit else None)
     print("  ".join(f"{key}: {value}" for key, value in machine().items()), flush=True)
     with tempfile.TemporaryDirectory(prefix="ottla-bench-") as folder, ExitStack() as cleanup:
         measured = [contender(Path(folder) / contender.name) for contender in contenders]
