@@ -16,7 +16,7 @@ from typing import Final
 
 EXAMPLES = """examples:
   python -m ottla.broker --config config/server.properties
-  python -m ottla.broker --override zookeeper.connect=127.0.0.1:2181 --override broker.id=1
+  python -m ottla.broker --override zookeeper.connect=127.0.0.1:2181
   KAFKA_ZOOKEEPER_CONNECT=127.0.0.1:2181 python -m ottla.broker
 """
 
@@ -27,10 +27,10 @@ def main(arguments: list[str] | None = None) -> int:
     """Run a broker until it is told to stop."""
     parser = argparse.ArgumentParser(
         prog="python -m ottla.broker",
-        description="Run one broker in the foreground. Options: file, then environment (KAFKA_*), then --override.",
+        description="Run one broker in the foreground.\nOptions: file, then environment (KAFKA_*), then --override.",
         epilog=EXAMPLES,
         # With a width: to ask the terminal, argparse would import shutil, and compression libraries with it.
-        formatter_class=partial(argparse.RawDescriptionHelpFormatter, width=100),
+        formatter_class=partial(argparse.RawDescriptionHelpFormatter, width=80),
     )
     parser.add_argument("--config", metavar="FILE", help="a server.properties file")
     parser.add_argument("--override", metavar="KEY=VALUE", action="append", default=[], help="one option; repeatable")
