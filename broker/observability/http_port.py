@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+import structlog
 from msgspec import Struct
 
 from ottla.broker.cluster.membership import Membership
@@ -37,8 +38,12 @@ from ottla.broker.transactions.verifier import Verifier
 if TYPE_CHECKING:
     from ottla.broker.observability.http_service import HttpService
 
+log = structlog.get_logger(__name__)
+
 # How soon a stop is noticed.
 _POLL_MS: Final = 100
+# After a failure to begin, for example because no descriptor is left, the port is tried again so soon.
+_RETRY_SECONDS: Final = 1.0
 # Connections that the kernel accepts before we do.
 _BACKLOG: Final = 128
 
@@ -105,12 +110,19 @@ class HttpPort:
         poll = select.poll()
         poll.register(self._listening, select.POLLIN)
         while not self._closing.is_set():
-            if poll.poll(_POLL_MS):
+            if not poll.poll(_POLL_MS):
+                continue
+            try:
                 self._serve(self._listening)
+            except Exception:  # an open port must not stay without an answer
+                log.exception("http_port_not_served")
+                self._closing.wait(_RETRY_SECONDS)
+            else:
                 return
 
     def _serve(self, listening: socket.socket) -> None:
         from ottla.broker.observability.http_service import HttpService
 
-        self._service = HttpService(listening, self._address.host, self._observed)
-        self._service.start()
+        service = HttpService(listening, self._address.host, self._observed)
+        service.start()
+        self._service = service

@@ -11,7 +11,7 @@ from tests.kit.hosts import LOOPBACK
 from tests.kit.waiting import until
 
 from ottla.broker.config.addresses import Address
-from ottla.broker.observability import http_service
+from ottla.broker.observability import http_port, http_service
 from ottla.broker.observability.http_port import HttpPort
 
 
@@ -65,6 +65,26 @@ def test_the_first_connection_brings_what_serves_it(address: Address) -> None:
     assert [service.calls for service in Service.made] == [["127.0.0.1", "start", "close"]]
     with pytest.raises(ConnectionRefusedError):
         connect(address)
+
+
+def test_what_cannot_be_served_now_is_served_later(address: Address, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process may be out of descriptors or threads for a moment; an open port that never answers helps nobody."""
+    monkeypatch.setattr(http_port, "_RETRY_SECONDS", 0.001)
+    failures = iter([OSError("too many open files"), RuntimeError("can't start new thread")])
+
+    def made(listening: socket.socket, host: str, observed: object) -> Service:
+        for failure in failures:
+            raise failure
+        return Service(listening, host, observed)
+
+    monkeypatch.setattr(http_service, "HttpService", made)
+    port = port_at(address)
+    port.start()
+    connect(address)
+    until(lambda: Service.made and "start" in Service.made[0].calls, "it is served")
+    port.close()
+
+    assert [service.calls for service in Service.made] == [["127.0.0.1", "start", "close"]]
 
 
 def test_a_port_that_nobody_asked_is_given_back(address: Address) -> None:
