@@ -42,6 +42,8 @@ _TURN_REQUESTS_MAX = 16
 # the next one.
 _CLOSE_SECONDS = 0.005
 _STAY_MS = 10
+# A time that no deadline counts from.
+_NOT_YET = float("inf")
 # A request starts with the key of its API.
 _PRODUCE = Api.PRODUCE.value.to_bytes(2)
 # Parts of a response that are sent with one call, and file slices that are copied for that.
@@ -438,10 +440,13 @@ class Connection:
         Otherwise the loop sends the rest.
         """
         self._sends_here = True
-        self._handle_queued(dispatch)
-        while self._is_waiting_for_room and self._queue.has_idle_worker and self._gets_room():
-            if self._send_more():
-                self._handle_queued(dispatch)
+        try:
+            self._handle_queued(dispatch)
+            while self._is_waiting_for_room and self._queue.has_idle_worker and self._gets_room():
+                if self._send_more():
+                    self._handle_queued(dispatch)
+        finally:
+            self.frame_begun = time.monotonic()
         with self._lock:
             self._sends_here = False
             if self._outbox.is_blocked:
@@ -503,16 +508,13 @@ class Connection:
                 return False
             frames, _ = received
             self.last_read = now = time.monotonic()
-            if frames or not was_within:
-                self.frame_begun = now
             if not frames:
+                if not was_within:
+                    self.frame_begun = now
                 return True
-            schedule = self._enqueue(frames, now)
-        if schedule and self.reader.is_within_frame:
-            # The rest of the frame must not wait until these are handled.
-            self._queue.put(self)
-            return False
-        return schedule
+            # The rest of a request behind these is read when they are handled, so its deadline begins then.
+            self.frame_begun = _NOT_YET
+            return self._enqueue(frames, now)
 
     def _handle_queued(self, dispatch: Dispatch) -> None:
         """Handle queued requests in turn, for a while. Responses that are ready early are sent with the next ones."""

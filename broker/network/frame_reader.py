@@ -164,15 +164,15 @@ class FrameReader:
             return self._read_target(self._target, source)
         if scratch is None:
             scratch = self._scratch
-        received = source.recv_into(scratch)
+        # What is held is less than half of the buffer: larger frames get their own.
+        held = len(self._held)
+        received = source.recv_into(scratch[held:] if held else scratch)
         if received == 0:
             return None
-        if self._held:
-            data: memoryview | bytes = self._held + scratch[:received]
+        if held:
+            scratch[:held] = self._held
             self._held = b""
-        else:
-            data = scratch[:received]
-        return self._split(data), received
+        return self._split(scratch[: held + received]), received
 
     def _split(self, data: memoryview | bytes) -> list[Frame]:
         frames: list[Frame] = []

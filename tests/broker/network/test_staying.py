@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from tests.kit.waiting import until
 from ottla.broker.handlers.table import HANDLERS
 from ottla.broker.network import connection as connection_module
 from ottla.broker.network.connection import Connection
+from ottla.broker.network.limits import NetworkLimits
 from ottla.broker.requests.dispatch import Dispatcher
 from ottla.protocol.api import Api
 from ottla.protocol.identifiers import TopicPartition
@@ -278,24 +280,56 @@ def test_requests_that_wait_for_a_worker_are_bounded_by_their_bytes() -> None:
         sender.join(DEADLINE_SECONDS)
 
 
-def test_the_rest_of_a_request_does_not_wait_for_the_one_before_it() -> None:
-    """The deadline of a request that has begun to arrive goes on, so somebody must read it."""
+def test_a_request_that_is_cut_by_the_end_of_what_was_received_stays_with_the_worker() -> None:
+    """With pipelined requests nearly every receive ends inside one, and nobody is woken for the rest."""
+    threads: list[str] = []
+
+    def dispatch(connection: Connection, frame: Any, slot: Any, arrived: float) -> None:
+        threads.append(threading.current_thread().name)
+        echo(connection, frame, slot, arrived)
+
+    bodies = [os.urandom(16 * 1024) for _ in range(40)]
+    with serving(dispatch) as served, served.connect() as client:
+        attended(served, client)
+        wire = b"".join(len(body).to_bytes(4) + body for body in bodies)
+        sender = threading.Thread(target=client.sendall, args=(wire,))
+        sender.start()
+
+        assert [receive_frame(client) for _ in bodies] == bodies
+        sender.join(DEADLINE_SECONDS)
+    assert len(threads) == 1 + len(bodies)
+    assert len(set(threads)) == 1
+
+
+def test_the_deadline_of_a_request_does_not_run_while_the_one_before_it_is_handled() -> None:
+    """Nobody reads the rest meanwhile, so the client is not to blame; afterwards it has as long as any other."""
     is_free = threading.Event()
+    limits = NetworkLimits(idle_seconds=float("inf"), frame_seconds=30.0)
+    passed: list[str | None] = []
 
     def dispatch(connection: Connection, frame: Any, slot: Any, arrived: float) -> None:
         if frame.body == b"slow":
             assert is_free.wait(DEADLINE_SECONDS)
-        echo(connection, frame, slot, arrived)
+            echo(connection, frame, slot, arrived)
+            # It is answered, and the worker has not come back to the socket.
+            passed.append(limits.overdue(connection, time.monotonic() + 3600))
+        else:
+            echo(connection, frame, slot, arrived)
 
     with serving(dispatch) as served, served.connect() as client:
         connection = attended(served, client)
         client.sendall((4).to_bytes(4) + b"slow" + (9).to_bytes(4) + b"begi")
-        until(lambda: not connection.is_lent, "the loop watches")
-        client.sendall(b"nning")
-        until(lambda: not connection.reader.is_within_frame, "the loop has read the rest")
+        until(lambda: connection.reader.is_within_frame, "the worker has the beginning of the second")
         is_free.set()
+        assert receive_frame(client) == b"slow"
+        until(lambda: connection.frame_begun < float("inf"), "the worker reads again")
+        now = time.monotonic()
+        assert limits.overdue(connection, now) is None
+        assert limits.overdue(connection, now + 31) == "a request did not arrive completely"
+        client.sendall(b"nning")
 
-        assert [receive_frame(client), receive_frame(client)] == [b"slow", b"beginning"]
+        assert receive_frame(client) == b"beginning"
+    assert passed == [None]
 
 
 def test_a_client_that_goes_away_leaves_nothing_behind() -> None:
