@@ -4,6 +4,7 @@ from tests.kit.broker_process import broker, make_broker, topic
 from tests.kit.coroutines import pytest_asyncio_loop_factories, pytest_runtest_call
 from tests.kit.examples import register_profiles
 from tests.kit.machine import pytest_configure, pytest_report_header
+from tests.kit.open_sockets import pytest_sessionstart
 from tests.kit.schedule import pytest_collection_modifyitems
 from tests.kit.zookeeper import zookeeper, zookeeper_server
 
@@ -15,6 +16,7 @@ __all__ = [
     "pytest_configure",
     "pytest_report_header",
     "pytest_runtest_call",
+    "pytest_sessionstart",
     "topic",
     "zookeeper",
     "zookeeper_server",
