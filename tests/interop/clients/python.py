@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,15 +17,19 @@ with warnings.catch_warnings():
     from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition, errors
     from kafka.admin import AlterConfigOp, ConfigResource, MemberToRemove, OffsetSpec
     from kafka.errors import KafkaError
+    from kafka.net.inet import KafkaNetSocket
+    from kafka.net.selector import NetworkSelector
     from kafka.structs import OffsetAndMetadata
 
 __all__ = [
     "AlterConfigOp",
     "ConfigResource",
     "KafkaConsumer",
+    "KafkaNetSocket",
     "KafkaProducer",
     "KafkaPython",
     "MemberToRemove",
+    "NetworkSelector",
     "OffsetAndMetadata",
     "OffsetSpec",
     "TopicPartition",
@@ -36,6 +41,19 @@ __all__ = [
 ]
 
 FETCH_BYTES_MAX = 20_000_000
+_sock_connect = KafkaNetSocket.sock_connect
+
+
+async def _connect_or_close(self: KafkaNetSocket, net: Any, sock: socket.socket, *how: Any, **named: Any) -> Any:
+    """Connect a socket; close it if that fails, times out, or is given up. kafka-python 3.0 leaves it open."""
+    try:
+        return await _sock_connect(self, net, sock, *how, **named)
+    except BaseException:
+        sock.close()
+        raise
+
+
+KafkaNetSocket.sock_connect = _connect_or_close
 
 
 class KafkaPython:
