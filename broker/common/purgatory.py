@@ -21,6 +21,8 @@ from itertools import count
 
 import structlog
 
+from ottla.broker.common.turn import Turn
+
 log = structlog.get_logger(__name__)
 
 # How many checked keys and marks are remembered.
@@ -173,7 +175,8 @@ class Purgatory:
 
     def _finish(self, operations: Iterable[DelayedOperation], *, expired: bool) -> int:
         """Complete operations; return how many this call completed. Entries are removed after all are answered."""
-        finished = [operation for operation in operations if self._complete(operation, expired=expired)]
+        with Turn():
+            finished = [operation for operation in operations if self._complete(operation, expired=expired)]
         for operation in finished:
             self._forget(operation)
         return len(finished)

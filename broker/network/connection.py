@@ -23,6 +23,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Protocol
 
+from ottla.broker.common.turn import Turn, carry_out, put_off
 from ottla.broker.network.frame_reader import ByteSource, Frame, FrameReader
 from ottla.broker.network.workers import RequestQueue
 from ottla.broker.security.session import Session, plain_address
@@ -276,8 +277,6 @@ class Connection:
         self._is_scheduled = False
         # Whether a worker stays that will send what the socket refuses.
         self._sends_here = False
-        # While a worker has more requests of this connection, it sends their responses together.
-        self._is_gathering = False
         # Whether all requests that are handled and not answered are Produces.
         self._only_produces_wait = True
         # Whether the socket is not read because too many requests are queued or in flight.
@@ -517,7 +516,19 @@ class Connection:
             return self._enqueue(frames, now)
 
     def _handle_queued(self, dispatch: Dispatch) -> None:
-        """Handle queued requests in turn, for a while. Responses that are ready early are sent with the next ones."""
+        """Handle queued requests, for a while; if there are several, as one turn, so that others are woken once."""
+        if len(self._frames) > 1:
+            with Turn():
+                self._handle_each(dispatch)
+        else:
+            self._handle_each(dispatch)
+        self._handled = time.monotonic()
+        if self.is_ended:
+            self.processor.call(self._close_ended)
+        elif not self.is_reading:
+            self.processor.call(self._resume_reading)
+
+    def _handle_each(self, dispatch: Dispatch) -> None:
         for _ in range(_TURN_REQUESTS_MAX):
             with self._lock:
                 if (
@@ -528,22 +539,18 @@ class Connection:
                     or self.is_failed
                 ):
                     self._is_scheduled = False
-                    break
+                    return
                 frame, arrived = self._frames.popleft()
                 self._queued_bytes -= len(frame.body)
                 slot = self._outbox.open_slot()
                 self.requests += 1
-                self._is_gathering = bool(self._frames)
+                is_produce = self._only_produces_wait
             self._queue.taken(len(frame.body))
+            if not is_produce:
+                # A Produce never waits for others. Any other request may, and those before it must not wait with it.
+                carry_out()
             dispatch(self, frame, slot, arrived)
-        else:
-            self._queue.put(self)
-        self._send_gathered()
-        self._handled = time.monotonic()
-        if self.is_ended:
-            self.processor.call(self._close_ended)
-        elif not self.is_reading:
-            self.processor.call(self._resume_reading)
+        self._queue.put(self)
 
     def _may_begin_next(self) -> bool:
         """Whether a request is queued that need not wait for earlier responses. The caller holds the lock."""
@@ -555,10 +562,9 @@ class Connection:
             return True
         return is_produce and self._only_produces_wait
 
-    def _send_gathered(self) -> None:
-        """Send what was held back while more requests were queued, because the last of them may have to wait itself."""
+    def _send_ready(self) -> None:
+        """Send the responses of a turn together."""
         with self._lock:
-            self._is_gathering = False
             if self._outbox.has_parts and not self._outbox.is_blocked:
                 self._send()
 
@@ -647,7 +653,7 @@ class Connection:
                 and not (self._is_scheduled or outbox.is_blocked or self.is_muted or self.is_failed)
             )
             self._is_scheduled = self._is_scheduled or schedule
-            if has_parts and not outbox.is_blocked and not self._is_gathering:
+            if has_parts and not (outbox.is_blocked or put_off(self, self._send_ready)):
                 self._send()
         if resumes:
             self.processor.call(self._resume_reading)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ottla.broker.common.purgatory import DelayedOperation, Purgatory
+from ottla.broker.common.turn import put_off
 from ottla.broker.storage.log import Appended
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.identifiers import TopicPartition
@@ -41,8 +42,12 @@ class PartitionWaits:
         self.fetches.stop()
 
     def appended(self, partition: TopicPartition) -> None:
-        """Wake fetches, because the log has grown. The caller may hold a group's lock: no produce completes here."""
-        self.fetches.check(partition)
+        """Wake fetches, because the log has grown; at the end of the turn if this thread may append more.
+
+        The caller may hold a group's lock: no produce completes here.
+        """
+        if not put_off(partition, lambda: self.fetches.check(partition)):
+            self.fetches.check(partition)
 
     def moved(self, partition: TopicPartition) -> None:
         """Wake every request for a partition whose high watermark, role or log start changed."""

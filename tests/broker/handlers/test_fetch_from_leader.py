@@ -10,6 +10,7 @@ import pytest
 from tests.broker.handlers.data_path import NOW_MS, Broker, batch, running_broker, topic_id
 from tests.broker.handlers.test_produce_and_fetch import fetch, fetch_body, produce, values
 
+from ottla.broker.common.turn import Turn
 from ottla.broker.replication.partition import Partition
 from ottla.protocol.api import Api
 from ottla.protocol.errors import ErrorCode
@@ -131,6 +132,16 @@ def test_a_follower_that_waits_is_woken_by_an_append_and_not_by_a_commit(broker:
 
     answer = answer_of(answers)
     assert (values(answer), answer.high_watermark) == ([b"b"], 1)
+
+
+def test_a_follower_that_waits_gets_all_records_of_a_turn_at_once(broker: Broker) -> None:
+    """A client that has several requests in flight would otherwise cost two fetches, the first for one record."""
+    waiting = follow(broker, max_wait_ms=FOREVER_MS)
+    with Turn():
+        for value in (b"a", b"b", b"c"):
+            produce(broker, batch(value))
+        assert waiting == []
+    assert values(answer_of(waiting)) == [b"a", b"b", b"c"]
 
 
 def test_a_fetch_that_has_waited_is_answered_with_the_newest_high_watermark(broker: Broker) -> None:

@@ -13,6 +13,7 @@ import pytest
 from tests.broker.network.serving import DEADLINE_SECONDS, echo, receive_exactly, receive_frame, send_frame, serving
 from tests.kit.waiting import until
 
+from ottla.broker.common.turn import put_off
 from ottla.broker.config import Listener, SecurityProtocol
 from ottla.broker.network import connection as connection_module
 from ottla.broker.network.connection import Connection
@@ -212,6 +213,40 @@ def test_an_answer_is_not_held_back_by_a_later_request_that_waits() -> None:
         connection, slot = held[0]
         connection.respond(slot, [b"at last"])
         assert receive_frame(client) == b"at last"
+
+
+def test_an_answer_is_not_held_back_by_a_later_request_that_blocks() -> None:
+    """Only a Produce never waits for anybody, so others end the turn before they begin."""
+    is_free = threading.Event()
+
+    def dispatch(connection: Connection, frame: Any, slot: Any, arrived: float) -> None:
+        if frame.body == begins_with(Api.CREATE_TOPICS):
+            assert is_free.wait(DEADLINE_SECONDS)
+        echo(connection, frame, slot, arrived)
+
+    bodies = [begins_with(Api.PRODUCE), begins_with(Api.CREATE_TOPICS)]
+    with serving(dispatch) as served, served.connect() as client:
+        client.sendall(b"".join(len(body).to_bytes(4) + body for body in bodies))
+
+        assert receive_frame(client) == bodies[0]
+        is_free.set()
+        assert receive_frame(client) == bodies[1]
+
+
+def test_requests_that_arrive_together_are_handled_in_one_turn() -> None:
+    """What they put off is done once, after the last of them."""
+    done: list[bytes] = []
+
+    def dispatch(connection: Connection, frame: Any, slot: Any, arrived: float) -> None:
+        done.append(frame.body)
+        assert put_off("wake", lambda: done.append(b"wake"))
+        echo(connection, frame, slot, arrived)
+
+    with serving(dispatch) as served, served.connect() as client:
+        bodies = [begins_with(Api.PRODUCE) + bytes([number]) for number in range(5)]
+        client.sendall(b"".join(len(body).to_bytes(4) + body for body in bodies))
+        assert [receive_frame(client) for _ in bodies] == bodies
+    assert done == [*bodies, b"wake"]
 
 
 def test_reading_goes_on_when_requests_that_had_to_wait_are_answered() -> None:
