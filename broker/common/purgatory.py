@@ -78,7 +78,9 @@ class Purgatory:
     def __init__(self, name: str, clock: Callable[[], float] = time.monotonic) -> None:
         self.name = name
         self._clock = clock
-        self._lock = threading.Condition(threading.Lock())
+        self._lock = threading.Lock()
+        # Notified when the first deadline changes.
+        self._changed = threading.Condition(self._lock)
         self._watchers: dict[Hashable, dict[DelayedOperation, None]] = {}
         self._deadlines: list[tuple[float, int, DelayedOperation]] = []
         self._order = count()
@@ -98,7 +100,7 @@ class Purgatory:
         """Complete all waiting operations as expired, and stop."""
         with self._lock:
             self._is_stopped = True
-            self._lock.notify()
+            self._changed.notify()
         if self._thread.is_alive():
             self._thread.join()
         self.expire(float("inf"))
@@ -133,7 +135,7 @@ class Purgatory:
             is_first = not self._deadlines or deadline < self._deadlines[0][0]
             heapq.heappush(self._deadlines, (deadline, next(self._order), operation))
             if is_first:
-                self._lock.notify()
+                self._changed.notify()
         if self._is_satisfied_since(operation, since):
             self._finish([operation], expired=False)
 
@@ -209,6 +211,6 @@ class Purgatory:
                     return
                 wait = self._deadlines[0][0] - self._clock() if self._deadlines else None
                 if wait is None or wait > 0:
-                    self._lock.wait(wait)
+                    self._changed.wait(wait)
                     continue
             self.expire(self._clock())

@@ -187,24 +187,28 @@ class ResponseOutbox:
 
 
 def _framed(parts: Sequence[Any]) -> Sequence[Any]:
-    """Return a response with its size in front, in as few parts as are cheap to make."""
+    """Return a response with its size in front, in as few parts as are cheap to make: calls cost more than copies."""
     size = sum(map(len, parts))
-    if size <= _JOINED_BYTES_MAX and FileSlice not in map(type, parts):
-        return (b"".join((size_prefix(size), *parts)),)
+    if size <= _JOINED_BYTES_MAX:
+        if FileSlice in map(type, parts):
+            parts = [_copied(part) if type(part) is FileSlice else part for part in parts]
+        if FileSlice not in map(type, parts):
+            return (b"".join((size_prefix(size), *parts)),)
     return _joined((size_prefix(size), *parts))
 
 
 def _joined(parts: Sequence[Any]) -> list[Any]:
-    """Join small neighbouring byte strings: a system call costs more than copying them."""
+    """Join small neighbouring byte strings, and small file slices among them."""
     joined: list[Any] = []
     run: list[Any] = []
     size = 0
-    for part in map(_copied, parts):
-        if isinstance(part, FileSlice) or len(part) > _JOINED_BYTES_MAX or size + len(part) > _JOINED_BYTES_MAX:
+    for given in parts:
+        part = _copied(given) if type(given) is FileSlice else given
+        if type(part) is FileSlice or len(part) > _JOINED_BYTES_MAX or size + len(part) > _JOINED_BYTES_MAX:
             if run:
                 joined.append(b"".join(run))
                 run, size = [], 0
-            if isinstance(part, FileSlice) or len(part) > _JOINED_BYTES_MAX:
+            if type(part) is FileSlice or len(part) > _JOINED_BYTES_MAX:
                 if len(part):
                     joined.append(part)
                 continue
@@ -215,9 +219,9 @@ def _joined(parts: Sequence[Any]) -> list[Any]:
     return joined
 
 
-def _copied(part: Any) -> Any:
-    """Read a small file slice. If that fails, sending it fails too and closes the connection."""
-    if isinstance(part, FileSlice) and len(part) <= _COPIED_BYTES_MAX:
+def _copied(part: FileSlice) -> FileSlice | bytes:
+    """Read a slice if it is small. If that fails, sending it fails too and closes the connection."""
+    if len(part) <= _COPIED_BYTES_MAX:
         with suppress(OSError):
             return part.read()
     return part

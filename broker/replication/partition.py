@@ -207,9 +207,13 @@ class Partition:
 
     def validated(self, data: memoryview | bytes, required_acks: int) -> RecordBatch:
         """Return a producer's batch, ready to be appended; raise KafkaError if it cannot be."""
-        self._check_may_append(self.check_leader(), required_acks)
-        rules = self.log.rules
-        return validated(data, rules, self._context.clock() if rules.needs_time else 0)
+        role, rules = self.check_leader(), self.log.rules
+        try:
+            return validated(data, rules, self._context.clock() if rules.needs_time else 0)
+        except KafkaError:
+            # What keeps every batch out comes first. A good batch learns of it when it is appended.
+            self._check_may_append(role, required_acks)
+            raise
 
     def begin_verification(self, batch: RecordBatch, origin: AppendOrigin = FROM_CLIENT) -> VerificationGuard | None:
         """Return the guard for a batch that begins a transaction here, if the coordinator must be asked; else None."""

@@ -51,10 +51,14 @@ class Later:
         self._start(respond)
 
 
-class EffectPending(Delayed):
+class EffectPending:
     """A delayed response whose request has not taken effect yet: no later one of its connection may begin."""
 
     __slots__ = ()
+
+    def then(self, respond: Respond) -> None:
+        """Call `respond` once, now or later, with a function that returns the response."""
+        raise NotImplementedError
 
 
 Answer = Message | Delayed | None
