@@ -16,7 +16,8 @@ import heapq
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from contextlib import nullcontext
 from itertools import count
 
 import structlog
@@ -175,9 +176,10 @@ class Purgatory:
                 due.append(heapq.heappop(self._deadlines)[2])
         return self._finish(due, expired=True)
 
-    def _finish(self, operations: Iterable[DelayedOperation], *, expired: bool) -> int:
+    def _finish(self, operations: Sequence[DelayedOperation], *, expired: bool) -> int:
         """Complete operations; return how many this call completed. Entries are removed after all are answered."""
-        with Turn():
+        # Several of them may have the same client.
+        with Turn() if len(operations) > 1 else nullcontext():
             finished = [operation for operation in operations if self._complete(operation, expired=expired)]
         for operation in finished:
             self._forget(operation)

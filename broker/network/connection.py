@@ -271,8 +271,9 @@ class Connection:
         # what it waits for.
         self.is_lent = False
         self.watching = threading.Lock()
-        # Used by the worker that has the connection.
+        # Used by the worker that has the connection. When it handled the last request, and whether that had to wait.
         self._handled = 0.0
+        self._waits_for_followers = False
         # Changed under the lock.
         self._lock = threading.Lock()
         self._frames: deque[tuple[Frame, float]] = deque()
@@ -434,8 +435,25 @@ class Connection:
         poll.register(self.fd, select.POLLIN)
         self.processor.lend(self, True)
         while self._queue.has_idle_worker and self._is_at_rest and poll.poll(_STAY_MS) and self._receive_here(scratch):
-            if self._frames and not self._handle_here(dispatch):
+            if self._frames and not self._handle_burst(dispatch, scratch, poll):
                 return
+
+    def _handle_burst(self, dispatch: Dispatch, scratch: memoryview, poll: select.poll) -> bool:
+        """Handle requests; if they wait for followers, also those that have arrived meanwhile, all in one turn.
+
+        A client sends the requests that it may have in flight one by one, so the first one is alone here. If it woke
+        the followers, they would come back for the others. Returns whether this worker can go on.
+        """
+        if not self._waits_for_followers:
+            return self._handle_here(dispatch)
+        with Turn():
+            requests_max = self.requests + _TURN_REQUESTS_MAX
+            while self._handle_here(dispatch):
+                if self.requests >= requests_max or not self._is_at_rest or not poll.poll(0):
+                    return True
+                if not self._receive_here(scratch):
+                    return True
+        return False
 
     def _handle_here(self, dispatch: Dispatch) -> bool:
         """Handle requests, and wait for room at the socket to send all that is ready; return whether that was soon.
@@ -526,6 +544,7 @@ class Connection:
                 self._handle_each(dispatch)
         else:
             self._handle_each(dispatch)
+        self._waits_for_followers = self._outbox.slots_waiting > 0
         self._handled = time.monotonic()
         if self.is_ended:
             self.processor.call(self._close_ended)

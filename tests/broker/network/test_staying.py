@@ -22,6 +22,7 @@ from tests.broker.network.serving import (
 )
 from tests.kit.waiting import until
 
+from ottla.broker.common.turn import put_off
 from ottla.broker.handlers.table import HANDLERS
 from ottla.broker.network import connection as connection_module
 from ottla.broker.network.connection import Connection
@@ -330,6 +331,36 @@ def test_the_deadline_of_a_request_does_not_run_while_the_one_before_it_is_handl
 
         assert receive_frame(client) == b"beginning"
     assert passed == [None]
+
+
+def test_requests_that_arrive_while_others_wait_for_followers_belong_to_one_turn() -> None:
+    """The followers are woken once for all of them, when no more has arrived."""
+    done: list[bytes] = []
+    held: list[tuple[Connection, Any]] = []
+    bodies = [bytes([0, 0, number]) for number in range(4)]
+
+    def dispatch(connection: Connection, frame: Any, slot: Any, arrived: float) -> None:
+        if frame.body == b"first":
+            echo(connection, frame, slot, arrived)
+            return
+        held.append((connection, slot))
+        done.append(frame.body)
+        if frame.body in bodies[1:3]:
+            send_frame(client, bodies[bodies.index(frame.body) + 1])
+        if not put_off("wake", lambda: done.append(b"wake")):
+            done.append(b"wake")
+
+    with serving(dispatch) as served, served.connect() as client:
+        attended(served, client)
+        send_frame(client, bodies[0])
+        until(lambda: done == [bodies[0], b"wake"], "the first one waits")
+        send_frame(client, bodies[1])
+        until(lambda: len(done) == 6, "all wait")
+        assert done == [bodies[0], b"wake", *bodies[1:], b"wake"]
+        for (connection, slot), body in zip(held, bodies, strict=True):
+            connection.respond(slot, [body])
+
+        assert [receive_frame(client) for _ in bodies] == bodies
 
 
 def test_a_client_that_goes_away_leaves_nothing_behind() -> None:
