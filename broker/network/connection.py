@@ -573,6 +573,9 @@ class Connection:
                 # A Produce never waits for others. Any other request may, and those before it must not wait with it.
                 carry_out()
             dispatch(self, frame, slot, arrived)
+            if frame.buffer is not None:
+                # A large request is worth a fetch of its own, while its records are in the caches.
+                carry_out()
         self._queue.put(self)
 
     def _may_begin_next(self) -> bool:

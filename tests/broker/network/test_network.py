@@ -249,6 +249,37 @@ def test_requests_that_arrive_together_are_handled_in_one_turn() -> None:
     assert done == [*bodies, b"wake"]
 
 
+def test_a_large_request_ends_what_was_put_off() -> None:
+    """Its records are worth a fetch of their own, and those behind it may be as large."""
+    done: list[bytes] = []
+    is_free = threading.Event()
+
+    def dispatch(connection: Connection, frame: Any, slot: Any, arrived: float) -> None:
+        assert is_free.wait(DEADLINE_SECONDS)
+        done.append(bytes(frame.body[:3]))
+        if not put_off("wake", lambda: done.append(b"wake")):
+            done.append(b"wake")
+        connection.respond(slot, [bytes(frame.body[:3])])
+
+    sizes = (3, 3, 1024 * 1024, 3)
+    bodies = [bytes([0, 0, number]).ljust(size) for number, size in enumerate(sizes)]
+    with serving(dispatch) as served, served.connect() as client:
+        sender = threading.Thread(
+            target=client.sendall, args=(b"".join(len(body).to_bytes(4) + body for body in bodies),)
+        )
+        sender.start()
+        until(
+            lambda: [each.bytes_received for each in served.on_loop(served.network.connections)] == [sum(sizes)],
+            "all requests are there",
+        )
+        is_free.set()
+        assert [receive_frame(client) for _ in bodies] == [body[:3] for body in bodies]
+        sender.join(DEADLINE_SECONDS)
+    first, second, large, last = (body[:3] for body in bodies)
+    assert done[-4:] == [large, b"wake", last, b"wake"]
+    assert [each for each in done if each != b"wake"] == [first, second, large, last]
+
+
 def test_reading_goes_on_when_requests_that_had_to_wait_are_answered() -> None:
     """A producer with acks=all has many in flight, and followers, not workers, bring their answers."""
     held: list[tuple[Connection, Any]] = []
