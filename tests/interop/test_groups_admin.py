@@ -19,6 +19,7 @@ from tests.interop.members.all import LIBRARIES, member
 from tests.interop.members.member import Commit, Joining, watch_until
 from tests.kit.broker_process import BrokerProcess
 from tests.kit.java_tools import RunTool
+from tests.kit.waiting import until
 
 from ottla.protocol.identifiers import TopicPartition
 
@@ -145,8 +146,10 @@ def test_kafkas_own_tool_describes_resets_and_deletes_a_group(
     assert consumed.split() == ["0", "1", "2", "3"]
     with member("kafka-python", broker.bootstrap, Joining(group, (filled.topic,))) as reader:
         watch_until(lambda: reader.values == [b"%d" % number for number in range(4, COUNT)], reader)
-        members = run_tool(GROUPS, *at, "--group", group, "--describe", "--members", "--verbose")
-        assert re.search(rf"{group}\s+kafka-python\S+\s+/{broker.host}\s+kafka-python\S+\s+1\s+\(0\)", members)
+        describe = (GROUPS, *at, "--group", group, "--describe", "--members", "--verbose")
+        shown = rf"{group}\s+kafka-python\S+\s+/{broker.host}\s+kafka-python\S+\s+1\s+\(0\)"
+        # kafka-python may join a second time, when its metadata comes late. Members have no partitions meanwhile.
+        until(lambda: re.search(shown, run_tool(*describe)), "the member has its partition")
         state = run_tool(GROUPS, *at, "--group", group, "--describe", "--state")
         assert re.search(rf"{group}\s+{broker.bootstrap}\s+\({broker.broker_id}\)\s+range\s+Stable\s+1", state)
     offsets = run_tool(GROUPS, *at, "--group", group, "--describe", "--offsets")
