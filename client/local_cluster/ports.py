@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import errno
+import os
 import random
 import socket
+import sys
+from collections import deque
 from collections.abc import Collection, Iterable
 
 from ottla.client.local_cluster.errors import ClusterError, PortTakenError
@@ -15,6 +18,11 @@ FREE_PORT_ATTEMPTS = 1000
 # Not the generator that programs seed: two processes with the same seed would choose the same ports.
 _RANDOM = random.SystemRandom()
 CONNECT_TIMEOUT_S = 1.0
+
+# Descriptors of sockets at the latest ports that were found here. They keep other processes from finding the same
+# ports, until there are so many newer ones that the servers must be up.
+_HELD_MAX = 64
+_held: deque[int] = deque()
 
 
 def is_accepting(host: str, port: int, timeout_s: float = CONNECT_TIMEOUT_S) -> bool:
@@ -32,11 +40,33 @@ def is_free(host: str, port: int) -> bool:
 
 
 def free_port(host: str, taken: Collection[int] = ()) -> int:
-    """Return a port that is free and not already assigned."""
+    """Return a port that is free and not already assigned, and that nobody else finds before a server listens there."""
     for port in _RANDOM.sample(FREE_PORT_RANGE, FREE_PORT_ATTEMPTS):
-        if port not in taken and _bind_error(host, port) is None:
+        if port not in taken and _hold(host, port):
             return port
     raise ClusterError(f"No free port was found between {FREE_PORT_RANGE.start} and {FREE_PORT_RANGE.stop}.")
+
+
+def _hold(host: str, port: int) -> bool:
+    """Bind a socket to a port, unless somebody has; a server that asks for address reuse, as all do, can listen there.
+
+    ZooKeeper needs a second or more until it listens, and parallel runs of tests look for ports all the time.
+    """
+    held = socket.socket()
+    try:
+        held.bind((host, port))
+    except OSError:
+        held.close()
+        return False
+    if sys.platform != "linux":
+        # Elsewhere two sockets cannot share an address like that.
+        held.close()
+        return not is_accepting(host, port)
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    _held.append(held.detach())
+    while len(_held) > _HELD_MAX:
+        os.close(_held.popleft())
+    return True
 
 
 def check_ports_are_free(host: str, wanted: Iterable[tuple[int, str, str]]) -> None:

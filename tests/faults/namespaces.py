@@ -17,6 +17,7 @@ import signal
 import subprocess
 import threading
 from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,8 @@ from tests.kit.apache_kafka import UnavailableError
 from tests.kit.guarded_process import GuardedProcess
 from tests.kit.hosts import Host
 from tests.kit.waiting import until
+
+from ottla.client.local_cluster.ports import FREE_PORT_RANGE, is_free
 
 TIMEOUT_S = 30
 TOOLS = ("ip", "iptables", "nsenter", "unshare")
@@ -63,6 +66,12 @@ class NamespaceHost(Host):
         if errors:
             raise errors[0]
         return results[0]
+
+    def free_port(self, taken: AbstractSet[int] = frozenset()) -> int:
+        """Return a port that nobody uses there. None is held: a socket would keep the namespace alive."""
+        return self.call(
+            lambda: next(port for port in FREE_PORT_RANGE if port not in taken and is_free(self.address, port))
+        )
 
     def run(self, *command: str) -> str:
         """Run a short command there; return what it says."""
