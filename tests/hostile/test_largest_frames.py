@@ -21,6 +21,8 @@ REQUEST_BYTES_MAX = CONFIG.ottla_request_max_bytes
 ENTRIES_MAX = CONFIG.ottla_request_max_entries
 # Of a processor, for one request. Most take a fraction of it.
 SECONDS_MAX = 1.0
+# Other work on the machine makes a request dearer now and then; a loop within a loop does so always.
+TRIES_MAX = 3
 # Enough to tell a loop within a loop, which takes seconds for so many, from one that is not.
 ENTRIES_QUICK = 10_000
 # For an entry: decoded, handled and answered. As many as are allowed take 125 MiB then, and a worker has one request.
@@ -41,10 +43,15 @@ def attacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AttackedBroke
 
 def take(attacked: AttackedBroker, api: Api, version: int, shape: Shape, frame: bytes) -> None:
     """Send a request of a shape, and see that it ends, and soon."""
-    cost = attacked.take(frame)
-    is_ended = cost.ended.answer is not None or cost.ended.closed is not None
-    assert is_ended or api in (Api.METADATA, Api.FIND_COORDINATOR), f"{api.label} {version}, {shape}: no end"
-    assert cost.seconds < SECONDS_MAX, f"{api.label} {version}, {shape}, {len(frame)} bytes: {cost.seconds:.2f} s"
+    seconds = float("inf")
+    for _ in range(TRIES_MAX):
+        cost = attacked.take(frame)
+        is_ended = cost.ended.answer is not None or cost.ended.closed is not None
+        assert is_ended or api in (Api.METADATA, Api.FIND_COORDINATOR), f"{api.label} {version}, {shape}: no end"
+        seconds = min(seconds, cost.seconds)
+        if seconds < SECONDS_MAX:
+            return
+    raise AssertionError(f"{api.label} {version}, {shape}, {len(frame)} bytes: {seconds:.2f} s")
 
 
 @pytest.mark.parametrize("api", HANDLERS, ids=lambda api: api.label)

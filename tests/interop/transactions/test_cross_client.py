@@ -161,8 +161,10 @@ def test_kafka_python_commits_offsets_in_a_transaction(
         kafka_python_producer(broker.bootstrap, transactional_id) as client,
         closing(python.KafkaConsumer(bootstrap_servers=broker.bootstrap, group_id=group, **options)) as reader,
     ):
+        # Without metadata of the topic it gets no partition when it joins, and asks again after five minutes.
+        until(lambda: reader.partitions_for_topic(topic), "the topic")
         reader.subscribe([topic])
-        until(lambda: reader.assignment() == {partition}, "the partition", meanwhile=lambda: reader.poll(50))
+        until(lambda: reader.assignment() == {partition}, "the partition", meanwhile=lambda: reader.poll(1000))
         for offset in (3, 7, 5):
             client.begin_transaction()
             client.send(topic, b"with offset %d" % offset, partition=0)
