@@ -18,7 +18,7 @@ from bench.support.simulated_zookeeper import Ensemble, SimulatedZooKeeper
 from ottla.broker.cluster import znodes
 from ottla.broker.cluster.metadata import MetadataCache
 from ottla.broker.cluster.topics import Topics, TopicSpec
-from ottla.broker.common.clocks import wall_clock_ms
+from ottla.broker.common.clocks import Clocks
 from ottla.broker.config import BrokerConfig
 from ottla.broker.controller.controller import Controller
 from ottla.broker.controller.isr_updates import IsrOutcome, IsrUpdate
@@ -201,7 +201,7 @@ class SimulatedCluster:
     def _stand(self, broker_id: int) -> None:
         """Let a broker stand for election."""
         controller = Controller(
-            self.live[broker_id], broker_id, lambda: self._config, clock=wall_clock_ms, connector=_Network(self)
+            self.live[broker_id], broker_id, lambda: self._config, clocks=Clocks(), connector=_Network(self)
         )
         self._controllers[broker_id] = controller
         controller.start()

@@ -83,7 +83,7 @@ def wire(config: BrokerConfig, zookeeper: ZooKeeper, clocks: Clocks) -> Services
         zookeeper,
         broker_id,
         configs.broker,
-        clock=clocks.wall_ms,
+        clocks=clocks,
         connector=security.control_plane_connector,
     )
 

@@ -11,7 +11,6 @@ Asking and planning take time, so a thread does it; all decisions are made on th
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -42,17 +41,15 @@ Sizes = Mapping[TopicPartition, int]
 class AutoBalance:
     """Balances the cluster in one term, if the options want that."""
 
-    def __init__(self, office: Office, moves: MoveQueue, clock: Callable[[], float] = time.monotonic) -> None:
-        """`clock` returns seconds."""
+    def __init__(self, office: Office, moves: MoveQueue) -> None:
         self._office = office
         self._context = office.context
         self._moves = moves
-        self._clock = clock
         # Whether a thread asks and plans.
         self.is_measuring = False
         # The sizes of partitions when they were last asked for, and when that was.
         self._sizes: Sizes = {}
-        self._sized_at: float | None = None
+        self._sized_at_ms: int | None = None
 
     def begin(self) -> None:
         """Start to check at intervals."""
@@ -67,7 +64,7 @@ class AutoBalance:
         # Whatever woke nobody up, such as a topic that was deleted, is noticed now.
         self._moves.advance()
         if self._office.config().ottla_balance != "auto":
-            self._sizes, self._sized_at = {}, None
+            self._sizes, self._sized_at_ms = {}, None
         elif not self.is_measuring and self._is_quiet():
             self.is_measuring = True
             threading.Thread(target=self._measurement(), name="auto-balance", daemon=True).start()
@@ -97,13 +94,13 @@ class AutoBalance:
         replicas = {each: context.assignment(each).replicas for each in context.partitions()}
         leaders = {partition: state.leader for partition, state in context.leadership.items()}
         drained = frozenset(self._drained())
-        earlier, earlier_at = self._sizes, self._sized_at
+        earlier, earlier_at_ms = self._sizes, self._sized_at_ms
 
         def measure() -> None:
             try:
                 sizes = _sizes(connections, leaders)
-                now = self._clock()
-                seconds = None if earlier_at is None else max(0.001, now - earlier_at)
+                now_ms = self._office.monotonic_ms()
+                seconds = None if earlier_at_ms is None else max(1, now_ms - earlier_at_ms) / 1000
                 loads = {
                     partition: PartitionLoad(
                         brokers,
@@ -114,7 +111,7 @@ class AutoBalance:
                     for partition, brokers in replicas.items()
                 }
                 made = plan_if_needed(ClusterLoad(racks, loads, drained))
-                self._office.post(self._planned, sizes, now, made)
+                self._office.post(self._planned, sizes, now_ms, made)
             except (KafkaError, ProtocolError, NotEnoughBrokersError) as error:
                 self._office.post(self._not_planned, str(error))
             except Exception as error:
@@ -129,9 +126,9 @@ class AutoBalance:
         self.is_measuring = False
         log.warning("balance_not_planned", reason=reason)
 
-    def _planned(self, sizes: Sizes, sized_at: float, made: BalancePlan | None) -> None:
+    def _planned(self, sizes: Sizes, sized_at_ms: int, made: BalancePlan | None) -> None:
         self.is_measuring = False
-        self._sizes, self._sized_at = sizes, sized_at
+        self._sizes, self._sized_at_ms = sizes, sized_at_ms
         config = self._office.config()
         is_wanted = config.ottla_balance == "auto" and made is not None and made.load.drained == self._drained()
         if made is None or not is_wanted or not self._is_quiet():

@@ -19,6 +19,7 @@ import structlog
 from ottla.broker.cluster import znodes
 from ottla.broker.cluster.operations import SessionExpiredError, ZooKeeperError, ZooKeeperUnavailableError
 from ottla.broker.cluster.zookeeper import ZooKeeper
+from ottla.broker.common.clocks import Clocks
 from ottla.broker.config import BrokerConfig
 from ottla.broker.controller.election import ControllerMovedError, elect
 from ottla.broker.controller.office import ControllerTools
@@ -54,16 +55,15 @@ class Controller:
         broker_id: int,
         config: Callable[[], BrokerConfig],
         *,
-        clock: Callable[[], int],
+        clocks: Clocks,
         connector: Connector = IN_THE_CLEAR,
     ) -> None:
-        """`config` returns the broker's current options; `clock` returns milliseconds since 1970."""
+        """`config` returns the broker's current options."""
         self._zookeeper = zookeeper
         self._broker_id = broker_id
-        self._clock = clock
         # None stops the thread.
         self._events: queue.SimpleQueue[Event | _Submission | None] = queue.SimpleQueue()
-        self._tools = ControllerTools(zookeeper, broker_id, config, connector, self._events.put)
+        self._tools = ControllerTools(zookeeper, broker_id, config, connector, clocks, self._events.put)
         self._schedule = self._tools.schedule
         # Only the controller's thread changes it, and under the lock: nothing is submitted to a term that has ended.
         self._term: Term | None = None
@@ -228,7 +228,7 @@ class Controller:
                 return
             # Somebody deleted the node to move the controller.
             self._resign()
-        elected = elect(self._zookeeper, self._broker_id, self._clock(), self._office_changed)
+        elected = elect(self._zookeeper, self._broker_id, self._tools.clocks.wall_ms(), self._office_changed)
         if elected is None:
             return
         log.info("controller_elected", broker=self._broker_id, epoch=elected.epoch)

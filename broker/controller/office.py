@@ -9,6 +9,7 @@ import structlog
 from msgspec import Struct, field
 
 from ottla.broker.cluster.zookeeper import ZooKeeper
+from ottla.broker.common.clocks import Clocks
 from ottla.broker.config import BrokerConfig
 from ottla.broker.controller.context import ControllerContext
 from ottla.broker.controller.election import Elected, Fence
@@ -50,6 +51,7 @@ class ControllerTools(Struct, frozen=True, eq=False):
     config: Callable[[], BrokerConfig]
     # Connects to other brokers.
     connector: Connector
+    clocks: Clocks
     # Queues an event for the controller's thread, from any thread.
     queue_event: Callable[[Event], None]
     schedule: Schedule = field(default_factory=Schedule)
@@ -63,6 +65,7 @@ class Office:
         zookeeper = tools.zookeeper
         self.zookeeper = zookeeper
         self.config = tools.config
+        self.monotonic_ms = tools.clocks.monotonic_ms
         self._tools = tools
         self.context = ControllerContext(tools.broker_id, elected.epoch)
         self.fence = Fence(zookeeper, elected)

@@ -29,18 +29,22 @@ from ottla.protocol.message import Message
 
 T = TypeVar("T")
 
+CLOCKS = Clocks(clock)
+
 
 class Broker:
     """A member of a cluster that may become its controller."""
 
-    def __init__(self, ensemble: Ensemble, broker_id: int, options: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, ensemble: Ensemble, broker_id: int, options: Mapping[str, str] | None = None, clocks: Clocks = CLOCKS
+    ) -> None:
         settings = {"zookeeper.connect": ensemble.connect, "broker.id": str(broker_id), **(options or {})}
         config = BrokerConfig.of(settings)
         self.id = broker_id
         self.failures: list[Exception] = []
         self.zookeeper = session(ensemble.connect)
         self.zookeeper.start()
-        self.services = wire(config, self.zookeeper, Clocks(clock))
+        self.services = wire(config, self.zookeeper, clocks)
         self.membership, self.controller = self.services.membership, self.services.controller
         self.cluster = self.services.cluster
         self.fake = FakeBroker(self.services.metadata)
@@ -95,12 +99,14 @@ class Broker:
 
 
 @contextmanager
-def brokers(ensemble: Ensemble, *ids: int, options: Mapping[str, str] | None = None) -> Iterator[list[Broker]]:
+def brokers(
+    ensemble: Ensemble, *ids: int, options: Mapping[str, str] | None = None, clocks: Clocks = CLOCKS
+) -> Iterator[list[Broker]]:
     """Start brokers one after the other; the first one is the controller. All know each other when they are given."""
     started: list[Broker] = []
     try:
         for broker_id in ids:
-            started.append(Broker(ensemble, broker_id, options))
+            started.append(Broker(ensemble, broker_id, options, clocks))
             for broker in started:
                 broker.wait_for_brokers(len(started))
         yield started

@@ -7,9 +7,11 @@ from collections.abc import Iterator
 import pytest
 from tests.broker.controller.brokers import brokers
 from tests.broker.controller.reassigning import Cluster, wait_for
+from tests.kit.clock import FakeClock
 from tests.kit.zookeeper import ZooKeeper
 
 from ottla.broker.cluster.topics import TopicSpec
+from ottla.broker.common.clocks import Clocks
 from ottla.broker.controller.term import Term
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.identifiers import TopicPartition
@@ -22,9 +24,15 @@ MiB = 1 << 20
 
 
 @pytest.fixture
-def cluster(zookeeper: ZooKeeper) -> Iterator[Cluster]:
+def monotonic_ms() -> FakeClock[int]:
+    """The time between two checks is what the test says."""
+    return FakeClock(0)
+
+
+@pytest.fixture
+def cluster(zookeeper: ZooKeeper, monotonic_ms: FakeClock[int]) -> Iterator[Cluster]:
     """Three brokers, of which the third is new and empty."""
-    with brokers(zookeeper, 1, 2, 3, options=AUTO) as started:
+    with brokers(zookeeper, 1, 2, 3, options=AUTO, clocks=Clocks(monotonic_ms=monotonic_ms)) as started:
         assignment = {index: [1, 2] if index % 2 else [2, 1] for index in range(len(PARTITIONS))}
         started[0].cluster.create_topic(TopicSpec("orders", assignment=assignment))
         started[0].fake.wait_for(
@@ -122,8 +130,11 @@ def test_small_differences_move_nothing(cluster: Cluster) -> None:
     assert not moving(cluster)
 
 
-def test_the_growth_of_partitions_is_their_traffic(cluster: Cluster) -> None:
-    """Two looks, and the busy leaders are on different brokers; that copies nothing."""
+@pytest.mark.parametrize(("seconds", "leaders"), [(1, 2), (60, 1)], ids=["in a second", "in a minute"])
+def test_the_growth_of_partitions_is_their_traffic(
+    cluster: Cluster, monotonic_ms: FakeClock[int], seconds: int, leaders: int
+) -> None:
+    """Two looks, and the busy leaders are on different brokers; that copies nothing. Little traffic is left alone."""
     check(cluster)
     finish(cluster)
     by_leader: dict[int, list[TopicPartition]] = {}
@@ -135,13 +146,14 @@ def test_the_growth_of_partitions_is_their_traffic(cluster: Cluster) -> None:
         if len(found := [each for each in led if len({leader, *cluster.recorded(each)[0]}) == 2][:2]) == 2
     )
     assert len({cluster.state(each).leader for each in busy}) == 1
-    # They grow by so much in no time, and nothing but their traffic is uneven.
+    # They grow by so little that nothing but their traffic can be uneven.
+    monotonic_ms.now += seconds * 1000
     for broker in cluster.brokers.values():
         for partition in busy:
             broker.fake.sizes[partition] = MiB + MiB // 20
     assert check(cluster)
     finish(cluster)
-    assert len({cluster.state(each).leader for each in busy}) == 2
+    assert len({cluster.state(each).leader for each in busy}) == leaders
 
 
 def test_a_broker_that_does_not_answer_stops_nothing_but_the_plan(cluster: Cluster) -> None:

@@ -7,11 +7,12 @@ import queue
 import threading
 
 from tests.broker.controller.brokers import brokers
-from tests.broker.sessions import TIMEOUT_S, clock
+from tests.broker.sessions import TIMEOUT_S
 from tests.kit.services import NO_ZOOKEEPER
 from tests.kit.zookeeper import ZooKeeper
 
 from ottla.broker.cluster import znodes
+from ottla.broker.common.clocks import Clocks
 from ottla.broker.config import BrokerConfig
 from ottla.broker.controller.controller import Controller
 from ottla.broker.controller.term import Term
@@ -62,7 +63,7 @@ def test_what_the_work_raises_is_the_answer(zookeeper: ZooKeeper) -> None:
 def test_without_a_term_the_answer_comes_at_once() -> None:
     """Also before the controller is started."""
     answers = Answers()
-    controller = Controller(NO_ZOOKEEPER, 1, lambda: BrokerConfig.of({}), clock=clock)
+    controller = Controller(NO_ZOOKEEPER, 1, lambda: BrokerConfig.of({}), clocks=Clocks())
     controller.submit(lambda term: term.epoch, answers)
     assert answers.next_code() is ErrorCode.NOT_CONTROLLER
 
