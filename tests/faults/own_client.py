@@ -100,7 +100,7 @@ class Workload:
 
     async def check(self) -> None:
         """Nothing lost, nothing twice, all in order; and the group has read it all and says so."""
-        async with Consumer(**self._cluster, group_id=self.group) as consumer:
+        async with Consumer(**self._cluster, group_id=self.group, enable_auto_commit=False) as consumer:
             consumer.assign(self.partitions)
             for partition, deliveries in self._deliveries.items():
                 expected = [b"%d" % number for number in range(len(deliveries))]
