@@ -13,6 +13,8 @@ Bytes are put together here and not by the encoder: objects for a hundred megaby
 
 from __future__ import annotations
 
+import functools
+import itertools
 import struct
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -25,6 +27,10 @@ from ottla.protocol.primitives import INT32_MAX, Array, String, WireType, encode
 
 TEXT_BYTES_MAX = 32_767
 _ALPHABET = b"abcdefghijklmnopqrstuvwxyz0123456789"
+_NAME_BYTES = 4
+# Where a name goes; no other byte of an entry is like these.
+_PLACE = b"\x00<->"
+_FIRST_TAG = 1000
 
 
 class Shape(NamedTuple):
@@ -160,11 +166,12 @@ def _content(writer: _Writer, wire_type: Any, kind: str, room: int) -> bytes:
         one = writer.smallest(item)
         count = min(max(room, 0) // len(one), writer.entries_max)
         return writer.length(wire_type, count) + one * count
-    text_bytes = TEXT_BYTES_MAX if kind == "texts" else 4
-    size = len(_item(writer, item, b"x" * text_bytes))
-    count = min(max(room, 0) // size, writer.entries_max)
-    texts = (_name(number).rjust(text_bytes, b"x") for number in range(count))
-    return writer.length(wire_type, count) + b"".join(_item(writer, item, text) for text in texts)
+    text_bytes = TEXT_BYTES_MAX if kind == "texts" else _NAME_BYTES
+    # Entries differ in the end of their text alone, so all is written once, and names are put in.
+    before, after = _item(writer, item, b"x" * (text_bytes - _NAME_BYTES) + _PLACE).split(_PLACE)
+    count = min(max(room, 0) // (len(before) + _NAME_BYTES + len(after)), writer.entries_max)
+    entries = before + (after + before).join(_names(count)) + after if count else b""
+    return writer.length(wire_type, count) + entries
 
 
 def _item(writer: _Writer, item: Any, text: bytes) -> bytes:
@@ -176,18 +183,20 @@ def _item(writer: _Writer, item: Any, text: bytes) -> bytes:
     return writer.struct(item, **{name: value})
 
 
-def _name(number: int) -> bytes:
-    """Return a name of four letters and digits for each number up to a million and more."""
-    found = bytearray()
-    for _ in range(4):
-        number, digit = divmod(number, len(_ALPHABET))
-        found.append(_ALPHABET[digit])
-    return bytes(found)
+@functools.cache
+def _names(count: int) -> list[bytes]:
+    """Return names of four letters and digits, all different, up to a million and more."""
+    letters = itertools.product(_ALPHABET, repeat=_NAME_BYTES)
+    return [bytes(name) for name in itertools.islice(letters, count)]
 
 
 def _tags(room: int, entries_max: int) -> bytes:
     """Write a tagged section of empty fields that nobody knows."""
-    first = 1000
-    tag_bytes = len(encode_uvarint(first + max(room, 0))) + 1
-    tags = range(first, first + min(max(room, 0) // tag_bytes, entries_max))
-    return encode_uvarint(len(tags)) + b"".join(encode_uvarint(tag) + b"\x00" for tag in tags)
+    tag_bytes = len(encode_uvarint(_FIRST_TAG + max(room, 0))) + 1
+    return _tagged_section(min(max(room, 0) // tag_bytes, entries_max))
+
+
+@functools.cache
+def _tagged_section(count: int) -> bytes:
+    tags = range(_FIRST_TAG, _FIRST_TAG + count)
+    return encode_uvarint(count) + b"".join(encode_uvarint(tag) + b"\x00" for tag in tags)
