@@ -260,17 +260,20 @@ def test_requests_behind_a_large_response_are_handled_by_the_worker_that_sends_i
 
 def test_requests_that_wait_for_a_worker_are_bounded_by_their_bytes() -> None:
     """The rest waits at the client, whatever it sends, and comes when the worker has caught up."""
-    is_free = threading.Event()
+    begins, is_free = threading.Event(), threading.Event()
     body = os.urandom(1024 * 1024)
 
     def dispatch(connection: Connection, frame: Any, slot: Any, arrived: float) -> None:
+        begins.set()
         assert is_free.wait(DEADLINE_SECONDS)
         echo(connection, frame, slot, arrived)
 
     with serving(dispatch) as served, served.connect() as client:
-        sender = threading.Thread(target=client.sendall, args=((len(body).to_bytes(4) + body) * 40,))
+        send_frame(client, body)
+        # Before the worker has taken it, it counts among those that wait.
+        assert begins.wait(DEADLINE_SECONDS)
+        sender = threading.Thread(target=client.sendall, args=((len(body).to_bytes(4) + body) * 39,))
         sender.start()
-        until(lambda: len(served.on_loop(served.network.connections)) == 1, "the client is connected")
         connection = only_connection(served)
         until(lambda: not connection.is_reading, "nobody reads")
         # One is handled, four wait.
