@@ -85,21 +85,16 @@ def test_the_page_says_which_rows_have_no_effect_and_why() -> None:
 
 def lines_at_start(monkeypatch: pytest.MonkeyPatch, *overrides: str) -> list[structlog.typing.EventDict]:
     """What the log says of options without effect where a broker starts with some overrides."""
-
-    def refuse(*_: object) -> None:
-        raise OSError("the test ends here")
-
     monkeypatch.setattr("ottla.broker.observability.log_output.configure_logging", lambda *_, **__: None)
-    monkeypatch.setattr("ottla.broker.app.server.serve", refuse)
     # These change the process, which is that of the tests here.
     monkeypatch.setattr("os.umask", lambda _: None)
     monkeypatch.setattr("resource.setrlimit", lambda *_: None)
     monkeypatch.setattr("gc.freeze", lambda: None)
-    arguments = [part for override in overrides for part in ("--override", override)]
+    # The start ends soon: nothing listens at port 1. And nobody would dismiss a guardian of the tests' own process.
+    always = ("zookeeper.connect=127.0.0.1:1", "zookeeper.connection.timeout.ms=1", "ottla.guardian.enable=false")
+    arguments = [part for override in (*always, *overrides) for part in ("--override", override)]
     with capture_logs() as lines:
-        # Nobody would dismiss a guardian: its broker is the process of the tests here.
-        always = ("--override", "zookeeper.connect=localhost:2181", "--override", "ottla.guardian.enable=false")
-        assert command.main([*always, *arguments]) == 1
+        assert command.main(arguments) == 1
     return [line for line in lines if line["event"] == "options_without_effect"]
 
 
