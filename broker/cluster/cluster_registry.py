@@ -17,7 +17,7 @@ from ottla.broker.cluster.metadata import MetadataCache
 from ottla.broker.cluster.operations import SessionExpiredError, ZooKeeperError, ZooKeeperUnavailableError
 from ottla.broker.cluster.producer_ids import ProducerIds
 from ottla.broker.cluster.topics import TopicCreation, Topics, TopicSpec
-from ottla.broker.cluster.zookeeper import ZooKeeper
+from ottla.broker.cluster.zookeeper import SessionState, ZooKeeper
 from ottla.broker.config import TOPIC_OPTIONS, BrokerConfig, ConfigError, TopicConfig
 from ottla.broker.config.names import broker_option, is_known, unknown_broker_option
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -71,6 +71,11 @@ class ClusterRegistry:
     def is_controller(self) -> bool:
         """Whether this broker is the controller now."""
         return self._is_controller()
+
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether ZooKeeper cannot be asked now: a call would wait until it is back, or until the session is over."""
+        return self._zookeeper.state is not SessionState.CONNECTED
 
     def report_log_dir_failure(self) -> None:
         """Notify the controller that a log directory failed; it then asks for the lost partitions."""

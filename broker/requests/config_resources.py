@@ -128,7 +128,12 @@ def _secrets(changes: Sequence[NamedValue]) -> Iterator[str]:
 
 
 def current_broker_config(services: AdminServices) -> BrokerConfig:
-    """Return this broker's options with the values that ZooKeeper has now. They take effect in a moment."""
+    """Return this broker's options with the values that ZooKeeper has now, which take effect in a moment.
+
+    If ZooKeeper cannot be asked, return those in effect: whoever looks for the fault needs `zookeeper.connect` then.
+    """
+    if services.cluster.is_cut_off:
+        return services.config()
     return services.config().with_dynamic(*services.cluster.dynamic_config())
 
 

@@ -6,7 +6,8 @@ INVALID_REQUEST on another broker. A broker resource without a name stands for a
 options that are set for all of them. Secret values are null. Unknown option names are left out. An unknown topic is
 UNKNOWN_TOPIC_OR_PARTITION. Broker loggers, client metrics and other resources have no options here: INVALID_REQUEST.
 
-The values are read from ZooKeeper for each request, so a client sees what it has just changed.
+The values are read from ZooKeeper for each request, so a client sees what it has just changed. While a broker has no
+connection to ZooKeeper, it describes its own options as they are in effect, as Kafka always does.
 
 Version notes: version 0 tells only whether a value is the default. Version 1 adds the source and, if requested, the
 values that it overrides, in order of precedence. Version 3 adds the type and, if requested, the documentation.

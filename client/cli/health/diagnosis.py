@@ -73,7 +73,9 @@ async def diagnose(settings: ClientSettings, directory: Path, zookeeper: str | N
                 yield finding
         yield await compare_clocks(described.brokers, pages)
         if are_reached:
-            kept_free = await kept_free_space(admin, [each.broker_id for each in described.brokers])
+            # With a connection of its own, as in `_surroundings`: the next request must not wait behind this one.
+            async with Admin(**_kwargs(settings, doors)) as own:
+                kept_free = await kept_free_space(own, [each.broker_id for each in described.brokers])
             for finding in await _disks(admin, kept_free):
                 yield finding
             named = [address.host for address in settings.addresses]

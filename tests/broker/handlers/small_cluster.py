@@ -57,6 +57,7 @@ class FakeCluster:
     broker_id = BROKER_ID
     controller_id = BROKER_ID
     is_controller = True
+    is_cut_off = False
 
     def __init__(self, config: Callable[[], BrokerConfig]) -> None:
         self._config = config

@@ -78,6 +78,21 @@ def test_all_options_of_this_broker_are_described(version: int) -> None:
         assert found["log.retention.ms"].config_source == ConfigSource.DYNAMIC_BROKER
 
 
+@pytest.mark.parametrize("name", ["1", ""], ids=["this broker", "all brokers"])
+def test_without_zookeeper_brokers_describe_what_is_in_effect(name: str) -> None:
+    """ZooKeeper is not asked: nobody would know where it is when it does not answer."""
+    cluster = SmallCluster()
+    configs = cluster.services.configs
+    configs.set_broker(configs.broker().with_dynamic({}, {"log.retention.ms": "1000"}))
+    cluster.zookeeper.brokers[""] = {"log.retention.ms": "2000"}
+    wanted = resource(BROKER, name, "log.retention.ms")
+    assert entries(cluster, 4, wanted)["log.retention.ms"].value == "2000"
+
+    cluster.zookeeper.is_cut_off = True
+
+    assert entries(cluster, 4, wanted)["log.retention.ms"].value == "1000"
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 def test_some_options_can_be_asked_for(version: int) -> None:
     """A name that no option has is left out."""

@@ -45,25 +45,32 @@ def server_that_says(answer: bytes) -> Iterator[HostPort]:
 def test_a_zookeeper_that_died_is_found_while_brokers_still_answer(
     ottla: Ottla, make_broker: MakeBroker, tmp_path: Path
 ) -> None:
-    """With what to start, and where; before that, it is said to serve."""
-    server = ZooKeeperServer(tmp_path / "zookeeper")
-    server.start()
-    try:
-        # Without ZooKeeper the broker answers what it must ask there only when its session is over.
-        broker = make_broker("zookeeper.session.timeout.ms=3000", zookeeper=f"{server.connect}/chroot")
+    """With what to start, and where; before that, it is said to serve. The brokers' clocks are still known."""
+    with ZooKeeperServer(tmp_path / "zookeeper") as server:
+        broker = make_broker(zookeeper=f"{server.connect}/chroot")
         well = ottla("doctor", "--format", "json", bootstrap=broker.bootstrap)
-    finally:
-        server.kill()
     found = {item["check"]: item for item in well.items}
     assert found["ZooKeeper"]["found"] == f"{server.connect} serves as standalone"
     assert found["clocks"]["found"] == "broker 1 and this host agree"
 
-    unknown = ottla("doctor", bootstrap=broker.bootstrap)
-    assert (unknown.code, "   ottla doctor --zookeeper HOST:2181\n" in unknown.out) == (1, True)
-    broken = ottla("doctor", "--zookeeper", server.connect, bootstrap=broker.bootstrap)
+    broken = ottla("doctor", bootstrap=broker.bootstrap)
     assert broken.code == 2
     assert ["BROKEN", "ZooKeeper", server.connect, "nothing", "listens", "there"] in broken.rows
     assert f"On the host of {server.connect}:\n   bin/zkServer.sh start\n" in broken.out
+    assert ["ok", "clocks", "broker", "1", "and", "this", "host", "agree"] in broken.rows
+
+
+def test_without_the_brokers_options_the_user_is_asked_for_zookeeper(
+    ottla: Ottla, make_broker: MakeBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ZooKeeper is paused, and the broker still takes it for alive, so it waits before it describes its options."""
+    monkeypatch.setattr("ottla.client.cli.health.surroundings._TIMEOUT_S", 0.5)
+    with ZooKeeperServer(tmp_path / "zookeeper") as server:
+        broker = make_broker("zookeeper.session.timeout.ms=60000", zookeeper=f"{server.connect}/chroot")
+        server.pause()
+        unknown = ottla("doctor", "-X", "socket.connection.setup.timeout.ms=3000", bootstrap=broker.bootstrap)
+        server.resume()
+    assert (unknown.code, "   ottla doctor --zookeeper HOST:2181\n" in unknown.out) == (1, True)
 
 
 def test_zookeeper_is_asked_where_the_user_says(ottla: Ottla, zookeeper_server: ZooKeeperServer) -> None:
