@@ -17,6 +17,7 @@ from tests.broker.sessions import sessions
 from tests.interop.clients.record import DEADLINE_S
 from tests.kit.broker_process import BrokerProcess, topic_name
 from tests.kit.java_tools import RunTool
+from tests.kit.waiting import until
 from tests.kit.zookeeper import ZooKeeper, ZooKeeperServer
 
 from ottla.broker.security.acls.acl import AclEntry, ResourcePattern
@@ -203,14 +204,21 @@ def test_what_apache_kafka_writes_to_zookeeper_holds_here_and_the_reverse(
     direct = ("--authorizer-properties", f"zookeeper.connect={closed.zookeeper}")
     grant = ("--allow-principal", ANONYMOUS, "--operation", "Write", "--operation", "Describe")
     run_tool(ACL_TOOL, *direct, "--add", *grant, "--topic", topic[:12], "--resource-pattern-type", "prefixed")
-    found = admin.describe_acls(any_acl(topic, confluent.ResourcePatternType.MATCH)).result(DEADLINE_S)
-    assert {binding.operation for binding in found} == {confluent.AclOperation.WRITE, confluent.AclOperation.DESCRIBE}
+
+    def operations() -> set[Any]:
+        found = admin.describe_acls(any_acl(topic, confluent.ResourcePatternType.MATCH)).result(DEADLINE_S)
+        return {binding.operation for binding in found}
+
+    # The tool has not told the broker, which hears of it from ZooKeeper.
+    granted = {confluent.AclOperation.WRITE, confluent.AclOperation.DESCRIBE}
+    until(lambda: operations() == granted, "the broker knows what was granted")
     assert produced(closed, topic) is None
     for future in admin.create_acls([acl(topic, confluent.AclOperation.READ, principal="User:CN=bob,O=x")]).values():
         future.result(DEADLINE_S)
     listed = run_tool(ACL_TOOL, *direct, "--list", "--topic", topic, "--resource-pattern-type", "match")
     assert "principal=User:CN=bob,O=x, host=*, operation=READ, permissionType=ALLOW" in listed
     run_tool(ACL_TOOL, *direct, "--remove", "--force", "--topic", topic[:12], "--resource-pattern-type", "prefixed")
+    until(lambda: not operations() & granted, "the broker knows that it was removed")
     assert produced(closed, topic) == KafkaError.TOPIC_AUTHORIZATION_FAILED
 
 
