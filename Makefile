@@ -58,16 +58,16 @@ test-all: setup
 
 # All that a cluster must survive, also what takes minutes; `make test` has one of each kind. Network faults need root.
 faults: setup
-	$(BIN)/pytest $(PARALLEL) tests/faults -m "not soak" $(PYTEST_ARGS)
+	$(BIN)/pytest $(PARALLEL) -m "(faults or long_faults) and not soak" $(PYTEST_ARGS)
 
 # Those of clusters alone, with every listener on SASL_SSL, and ACLs; `make faults` has them, too.
 faults-secure: setup
-	$(BIN)/pytest $(PARALLEL) tests/faults -m "not soak" -k SASL_SSL $(PYTEST_ARGS)
+	$(BIN)/pytest $(PARALLEL) tests/faults -m "faults and not soak" -k SASL_SSL $(PYTEST_ARGS)
 
 # Faults by chance, one after the other, for half an hour, or as long as SOAK_SECONDS says.
 SOAK_SECONDS ?= 1800
 soak: setup
-	OTTLA_SOAK_SECONDS=$(SOAK_SECONDS) $(BIN)/pytest tests/faults -m soak $(PYTEST_ARGS)
+	OTTLA_SOAK_SECONDS=$(SOAK_SECONDS) $(BIN)/pytest -m soak $(PYTEST_ARGS)
 
 # Lines and branches that `make test` reaches, processes included, per room.
 coverage: setup

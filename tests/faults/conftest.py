@@ -15,6 +15,11 @@ from tests.kit.zookeeper import ZooKeeper, ZooKeeperServer
 _GAP = "longest gap"
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark all tests of this folder: `make faults` runs them, and the long ones that other folders have."""
+    item.add_marker(pytest.mark.faults)
+
+
 @pytest.fixture(scope="session")
 def hasty_broker(
     zookeeper_server: ZooKeeperServer, tmp_path_factory: pytest.TempPathFactory

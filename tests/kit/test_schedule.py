@@ -1,8 +1,14 @@
-"""Tests that share something dear to start go to one worker."""
+"""Tests that share something dear to start go to one worker, and some command of the Makefile runs each of them."""
 
 from __future__ import annotations
 
+import re
+from itertools import product
+from pathlib import Path
+
 import pytest
+
+MAKEFILE = Path(__file__).parents[2] / "Makefile"
 
 
 @pytest.fixture(scope="module")
@@ -24,3 +30,28 @@ def test_a_fixture_of_the_module_makes_a_group(request: pytest.FixtureRequest, d
 def test_a_test_that_shares_nothing_has_no_group(request: pytest.FixtureRequest) -> None:
     """Whichever worker is free takes it."""
     assert request.node.get_closest_marker("xdist_group") is None
+
+
+@pytest.mark.parametrize("target", ["test-all", "faults", "soak"])
+def test_the_larger_commands_look_into_every_folder(target: str) -> None:
+    """A mark alone says whether they run a test, wherever it is."""
+    assert "tests/" not in pytest_line(target)
+
+
+def test_every_test_is_run_by_some_command() -> None:
+    """Whatever marks it has."""
+    expressions = [re.search('-m "?([^"$]+)', pytest_line(target)) for target in ("test-all", "faults", "soak")]
+    marks = ("long", "faults", "long_faults", "soak")
+
+    for has in product([False, True], repeat=len(marks)):
+        marked = dict(zip(marks, has, strict=True))
+        chosen = [eval(expression[1], {}, marked) for expression in expressions if expression]
+
+        assert any(chosen), f"no command runs a test that has these marks: {marked}"
+
+
+def pytest_line(target: str) -> str:
+    """Return the line of a target that runs pytest."""
+    recipe = MAKEFILE.read_text().partition(f"\n{target}: ")[2].partition("\n\n")[0]
+    (line,) = (line for line in recipe.splitlines() if "/pytest" in line)
+    return line

@@ -42,7 +42,13 @@ def new_broker(kind: str, folder: Path, zookeeper_server: ZooKeeperServer, *opti
     return new_kafka(kind, folder, zookeeper_server, *options)
 
 
-@pytest.fixture(params=[BrokerProcess, KafkaProcess], ids=["ottla", "kafka-3.9"])
+@pytest.fixture(
+    params=[
+        pytest.param(BrokerProcess, id="ottla"),
+        # Says whether the test is right about Kafka, in a minute and more.
+        pytest.param(KafkaProcess, id="kafka-3.9", marks=pytest.mark.long_faults),
+    ]
+)
 def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cluster]:
     """Three brokers that a test may kill; those who use it are `long`."""
     if request.param is KafkaProcess:
