@@ -18,29 +18,35 @@ from ottla.protocol.primitives import STRING_BYTES_MAX, Array, String, Uuid, Wir
 
 Encoder = Callable[[Any, list[Any]], None]
 
-_UVARINTS = [encode_uvarint(value) for value in range(1024)]
+_SMALL = {value: encode_uvarint(value) for value in range(1024)}
 
 
-def uvarint(value: int) -> bytes:
-    """Return the unsigned varint of a length or count; small ones come from a table."""
-    return _UVARINTS[value] if value < 1024 else encode_uvarint(value)
+class _Uvarints(dict[int, bytes]):
+    """The unsigned varints of lengths and counts. Small ones are looked up, which costs less than a call."""
+
+    def __missing__(self, value: int) -> bytes:
+        return encode_uvarint(value)
 
 
-def string_size(value: int) -> bytes:
-    """Return the unsigned varint of the length of a string, plus one."""
-    if value < 1024:
-        return _UVARINTS[value]
-    if value > STRING_BYTES_MAX + 1:
-        raise EncodeError(f"a string of {value - 1} bytes is longer than {STRING_BYTES_MAX}")
-    return encode_uvarint(value)
+class _StringSizes(dict[int, bytes]):
+    """The unsigned varints of the lengths of strings, plus one."""
+
+    def __missing__(self, value: int) -> bytes:
+        if value > STRING_BYTES_MAX + 1:
+            raise EncodeError(f"a string of {value - 1} bytes is longer than {STRING_BYTES_MAX}")
+        return encode_uvarint(value)
+
+
+_uvarints = _Uvarints(_SMALL)
+_string_sizes = _StringSizes(_SMALL)
 
 
 def tagged_section(payloads: list[tuple[int, list[Any]]]) -> bytes:
     """Return the tagged section for the fields that differ from their defaults."""
-    parts = [uvarint(len(payloads))]
+    parts = [_uvarints[len(payloads)]]
     for tag, payload in payloads:
         data = b"".join(payload)
-        parts += (uvarint(tag), uvarint(len(data)), data)
+        parts += (_uvarints[tag], _uvarints[len(data)], data)
     return b"".join(parts)
 
 
@@ -58,8 +64,8 @@ class _Source:
         self.lines: list[str] = []
         self.indent = 1
         self.names: dict[str, Any] = {
-            "uvarint": uvarint,
-            "string_size": string_size,
+            "uvarints": _uvarints,
+            "string_sizes": _string_sizes,
             "tagged_section": tagged_section,
             "no_such_field": no_such_field,
             "pack": struct.pack,
@@ -89,10 +95,13 @@ class _Source:
     def flush(self) -> None:
         if not self.run:
             return
-        pack = self.bind("pack", struct.Struct(">" + "".join(code for code, _ in self.run)).pack)
-        arguments = ", ".join(expression for _, expression in self.run)
+        layout = struct.Struct(">" + "".join(code for code, _ in self.run))
+        values = [expression for _, expression in self.run]
         self.run.clear()
-        self.emit(f"{self.parts}.append({pack}({arguments}))")
+        if all(value.isdigit() for value in values):
+            self.emit(f"{self.parts}.append({layout.pack(*map(int, values))!r})")
+        else:
+            self.emit(f"{self.parts}.append({self.bind('pack', layout.pack)}({', '.join(values)}))")
 
     def message(self, cls: type[Message], owner: str) -> None:
         """Emit code that writes the struct named by the expression `owner`."""
@@ -173,6 +182,14 @@ class _Source:
 
     def blob(self, variable: str, wire_type: WireType, nullable: bool, compact: bool) -> None:
         content = variable
+        if wire_type is String and nullable and compact:
+            self.flush()
+            self.emit(f"if {variable} is None: {self.parts}.append({bytes(1)!r})")
+            self.emit("else:")
+            self.indent += 1
+            self.blob(variable, wire_type, False, compact)
+            self.indent -= 1
+            return
         if wire_type is String:
             content = f"{variable}_bytes"
             encoded = f"{variable}.encode()"
@@ -186,7 +203,7 @@ class _Source:
 
     def size(self, length: str, variable: str, nullable: bool, compact: bool, code: str) -> None:
         if compact:
-            prefix = f"{'string_size' if code == 'h' else 'uvarint'}({length} + 1)"
+            prefix = f"{'string_sizes' if code == 'h' else 'uvarints'}[{length} + 1]"
             self.write(f"b'\\0' if {variable} is None else {prefix}" if nullable else prefix)
         else:
             self.run.append((code, f"-1 if {variable} is None else {length}" if nullable else length))

@@ -27,14 +27,14 @@ _HTTP_START = re.compile(rb"(GET|HEAD|POST|PUT|DELETE|OPTIONS|PATCH|TRACE|CONNEC
 Buffer = bytes | bytearray | memoryview
 
 
-def frame_size(size_bytes: Buffer, max_size: int) -> int:
-    """Return the size that the first four bytes of a frame announce.
+def frame_size(data: Buffer, max_size: int, position: int = 0) -> int:
+    """Return the size that the first four bytes of a frame announce; the frame starts at `position`.
 
     Raises FrameError if it is negative or above `max_size`: the rest of the stream cannot be read then.
     """
-    if len(size_bytes) < SIZE_BYTES:
-        raise FrameError(f"a frame starts with {SIZE_BYTES} bytes of size, got {len(size_bytes)}")
-    size: int = _SIZE.unpack_from(size_bytes)[0]
+    if len(data) - position < SIZE_BYTES:
+        raise FrameError(f"a frame starts with {SIZE_BYTES} bytes of size, got {len(data) - position}")
+    size: int = _SIZE.unpack_from(data, position)[0]
     if not 0 <= size <= max_size:
         raise FrameError(f"frame of {size} bytes is outside the limit of 0 to {max_size} bytes")
     return size

@@ -112,10 +112,8 @@ def wire(
     factory: Any = MISSING,
 ) -> Any:
     """Declare a field: its wire type, the versions that have it, those in which it may be null, its tag."""
-    if isinstance(default, Message):
-        # One shared object: messages are frozen for their users, and the encoder can compare it by identity.
-        shared, default = default, MISSING
-        factory = lambda: shared  # noqa: E731
+    # A message as default is one shared object: messages are frozen for their users, and the encoder can compare it by
+    # identity.
     return WireField(
         "", wire_type, versions(in_versions), versions(nullable), tag, ignorable, classic, default, factory
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from typing import Any
 
 from ottla.protocol.api import Api
@@ -19,6 +20,8 @@ _RESPONSE_HEADER_1 = struct.Struct(">ix")
 
 # The API and the version of the header, by the first four bytes of a request; only for versions that we can read.
 _starts: dict[bytes, tuple[Api, int]] = {}
+# What packs the header of a response, by the API and the version of the request; only for versions that we can write.
+_response_headers: dict[tuple[Api, int], Callable[[int], bytes]] = {}
 
 
 def decode_request_header(frame: Buffer) -> tuple[Api, RequestHeader, int]:
@@ -76,5 +79,12 @@ def encode_request(api: Api, version: int, correlation_id: int, client_id: str |
 
 def encode_response(api: Api, version: int, correlation_id: int, response: Message) -> list[Any]:
     """Return the parts of a response, without the frame's size. Records in it are not copied."""
+    pack_header = _response_headers.get((api, version)) or _response_header(api, version)
+    return encode_parts(response, version, [pack_header(correlation_id)])
+
+
+def _response_header(api: Api, version: int) -> Callable[[int], bytes]:
     header = _RESPONSE_HEADER_1 if api.response_header_version(version) else _RESPONSE_HEADER_0
-    return encode_parts(response, version, [header.pack(correlation_id)])
+    if version in api.versions:
+        _response_headers[api, version] = header.pack
+    return header.pack
