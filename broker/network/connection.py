@@ -23,6 +23,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Protocol
 
+from msgspec import Struct
+
 from ottla.broker.common.turn import Turn, carry_out, put_off
 from ottla.broker.network.frame_reader import ByteSource, Frame, FrameReader
 from ottla.broker.network.workers import RequestQueue
@@ -89,14 +91,11 @@ class Processor(Protocol):
         ...
 
 
-class Slot:
+class Slot(Struct, eq=False):
     """The place of one response."""
 
-    __slots__ = ("parts",)
-
-    def __init__(self) -> None:
-        # None while there is no response yet; empty for a request without a response.
-        self.parts: Sequence[Any] | None = None
+    # None while there is no response yet; empty for a request without a response.
+    parts: Sequence[Any] | None = None
 
 
 class ResponseOutbox:
@@ -110,10 +109,11 @@ class ResponseOutbox:
     Not thread-safe: the connection's lock protects it.
     """
 
-    __slots__ = ("_parts", "_slots", "bytes_copied", "bytes_sendfile", "is_blocked", "sent")
+    __slots__ = ("_parts", "bytes_copied", "bytes_sendfile", "is_blocked", "sent", "slots")
 
     def __init__(self) -> None:
-        self._slots: deque[Slot] = deque()
+        # Of responses that are incomplete, or wait for others.
+        self.slots: deque[Slot] = deque()
         # Parts being sent; `sent` bytes of the first one are done.
         self._parts: deque[Any] = deque()
         self.sent = 0
@@ -123,11 +123,6 @@ class ResponseOutbox:
         self.bytes_copied = 0
 
     @property
-    def slots_waiting(self) -> int:
-        """How many responses are incomplete, or wait for others."""
-        return len(self._slots)
-
-    @property
     def has_parts(self) -> bool:
         """Whether something is ready to be sent."""
         return bool(self._parts)
@@ -135,13 +130,13 @@ class ResponseOutbox:
     def open_slot(self) -> Slot:
         """Reserve the slot for the response of the request that is being handled."""
         slot = Slot()
-        self._slots.append(slot)
+        self.slots.append(slot)
         return slot
 
     def fill(self, slot: Slot, parts: Sequence[Any]) -> bool:
         """Fill a slot with a response; return whether something is ready to be sent."""
         slot.parts = parts
-        slots = self._slots
+        slots = self.slots
         while slots and (ready := slots[0].parts) is not None:
             slots.popleft()
             self._add(ready)
@@ -190,9 +185,11 @@ def _framed(parts: Sequence[Any]) -> Sequence[Any]:
     """Return a response with its size in front, in as few parts as are cheap to make: calls cost more than copies."""
     size = sum(map(len, parts))
     if size <= _JOINED_BYTES_MAX:
-        if FileSlice in map(type, parts):
+        has_slices = FileSlice in map(type, parts)
+        if has_slices:
             parts = [_copied(part) if type(part) is FileSlice else part for part in parts]
-        if FileSlice not in map(type, parts):
+            has_slices = FileSlice in map(type, parts)
+        if not has_slices:
             return (b"".join((size_prefix(size), *parts)),)
     return _joined((size_prefix(size), *parts))
 
@@ -300,13 +297,13 @@ class Connection:
     def __repr__(self) -> str:
         return (
             f"Connection({self.peer} on {self.listener}, requests={self.requests}, waiting={len(self._frames)}, "
-            f"in flight={self._outbox.slots_waiting}, blocked={self._outbox.is_blocked})"
+            f"in flight={len(self._outbox.slots)}, blocked={self._outbox.is_blocked})"
         )
 
     @property
     def is_busy(self) -> bool:
         """Whether a request is queued or in flight."""
-        return bool(self._frames) or self._outbox.slots_waiting > 0
+        return bool(self._frames or self._outbox.slots)
 
     @property
     def bytes_sendfile(self) -> int:
@@ -327,7 +324,7 @@ class Connection:
         try:
             with self._lock:
                 self._is_held = (
-                    len(self._frames) + self._outbox.slots_waiting >= _PIPELINED_MAX
+                    len(self._frames) + len(self._outbox.slots) >= _PIPELINED_MAX
                     or self._queued_bytes >= _QUEUED_BYTES_MAX
                 )
             if self._is_held or self._queue.is_full:
@@ -500,7 +497,7 @@ class Connection:
             self._is_scheduled
             or self._frames
             or self._outbox.is_blocked
-            or self._outbox.slots_waiting >= _PIPELINED_MAX
+            or len(self._outbox.slots) >= _PIPELINED_MAX
             or self.reader.awaits_memory
             or self.is_muted
             or self.is_closed
@@ -544,7 +541,7 @@ class Connection:
                 self._handle_each(dispatch)
         else:
             self._handle_each(dispatch)
-        self._waits_for_followers = self._outbox.slots_waiting > 0
+        self._waits_for_followers = bool(self._outbox.slots)
         self._handled = time.monotonic()
         if self.is_ended:
             self.processor.call(self._close_ended)
@@ -583,7 +580,7 @@ class Connection:
         if not self._frames:
             return False
         is_produce = self._frames[0][0].body[:2] == _PRODUCE
-        if not self._outbox.slots_waiting:
+        if not self._outbox.slots:
             self._only_produces_wait = is_produce
             return True
         return is_produce and self._only_produces_wait
@@ -602,7 +599,7 @@ class Connection:
     @property
     def _has_work(self) -> bool:
         """Whether requests are being handled, or will be once earlier ones are answered or the pause is over."""
-        return self._is_scheduled or (bool(self._frames) and (self.is_muted or self._outbox.slots_waiting > 0))
+        return self._is_scheduled or (bool(self._frames) and (self.is_muted or bool(self._outbox.slots)))
 
     def _close_ended(self) -> None:
         if not self._has_work:
@@ -668,14 +665,14 @@ class Connection:
             # The last of them may be answered long after a worker last handled this connection.
             resumes = (
                 self._is_held
-                and len(self._frames) + outbox.slots_waiting <= _PIPELINED_MAX // 2
+                and len(self._frames) + len(outbox.slots) <= _PIPELINED_MAX // 2
                 and self._queued_bytes <= _QUEUED_BYTES_MAX // 2
             )
             self._is_held = self._is_held and not resumes
             # Requests that waited for this response, if it was the last one missing.
             schedule = (
                 bool(self._frames)
-                and not outbox.slots_waiting
+                and not outbox.slots
                 and not (self._is_scheduled or outbox.is_blocked or self.is_muted or self.is_failed)
             )
             self._is_scheduled = self._is_scheduled or schedule

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import Protocol
+
+from msgspec import Struct
 
 from ottla.protocol.errors import FrameError
 from ottla.protocol.frame import SIZE_BYTES, frame_size
@@ -25,7 +27,7 @@ _RESUME_SHARE = 0.75
 _API_BYTES = 2
 
 
-class Frame(NamedTuple):
+class Frame(Struct, frozen=True, eq=False):
     """The body of a frame. If `buffer` is not None, return it to the pool after use."""
 
     body: memoryview | bytes
@@ -179,7 +181,7 @@ class FrameReader:
         position, end = 0, len(data)
         while end - position >= SIZE_BYTES:
             try:
-                size = frame_size(data[position : position + SIZE_BYTES], self.max_size)
+                size = frame_size(data, self.max_size, position)
             except FrameError:
                 self._held = bytes(data[position : position + 16])
                 raise

@@ -10,7 +10,7 @@ under it.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from msgspec import Struct, field
@@ -247,7 +247,7 @@ class Partition:
             role, log = self.check_leader(), self.log
             self._check_may_append(role, required_acks)
             appended = log.append_as_leader(batch, role.leader_epoch, origin)
-            self._count((batch,))
+            self._note_append(1, batch.record_count, batch.size)
         if not appended.is_duplicate:
             self.waits.appended(self.partition)
         return self._pending(log, appended, required_acks)
@@ -261,7 +261,7 @@ class Partition:
             role, log = self.check_leader(), self.log
             self._check_may_append(role, -1)
             taken = log.append_mirrored(data, role.leader_epoch, log_end_offset, log_start_offset)
-            self._count(taken)
+            self._note_append(len(taken), sum(each.record_count for each in taken), sum(each.size for each in taken))
             log.advance_log_start(min(log_start_offset, log.high_watermark))
             end_offset = log.log_end_offset
             appended = Appended(log_end_offset, end_offset - 1, NO_TIMESTAMP, log.log_start_offset)
@@ -269,16 +269,15 @@ class Partition:
         self.waits.moved(self.partition)
         return self._pending(log, appended, -1)
 
-    def _count(self, taken: Sequence[RecordBatch]) -> None:
-        """Note batches that this leader has appended. The caller holds the lock."""
+    def _note_append(self, batches: int, records: int, size: int) -> None:
+        """Note what this leader has appended. The caller holds the lock."""
         leadership = self._leadership
         assert leadership is not None
         if len(leadership.maximal_isr) == 1:
             self._advance_high_watermark(leadership)
-        self.appends += len(taken)
-        for batch in taken:
-            self.records_in += batch.record_count
-            self.bytes_in += batch.size
+        self.appends += batches
+        self.records_in += records
+        self.bytes_in += size
 
     def _pending(self, log: Log, appended: Appended, required_acks: int) -> PendingAppend:
         """Ask for a flush if the topic wants one. The caller holds no lock."""
@@ -286,7 +285,7 @@ class Partition:
         must_flush = group_commit is not None and log.is_flush_wanted
         if must_flush and group_commit is not None:
             group_commit.request(self.log)
-        return PendingAppend(self, appended, required_acks, must_flush=must_flush)
+        return PendingAppend(self, appended, required_acks, not must_flush)
 
     def when_flushed(self, offset: int, callback: Callback) -> None:
         """Call back when everything below an offset is on disk, or with the error that prevents it."""

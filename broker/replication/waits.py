@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from ottla.broker.common.purgatory import DelayedOperation, Purgatory
 from ottla.broker.common.turn import put_off
 from ottla.broker.storage.log import Appended
@@ -46,8 +48,9 @@ class PartitionWaits:
 
         The caller may hold a group's lock: no produce completes here.
         """
-        if not put_off(partition, lambda: self.fetches.check(partition)):
-            self.fetches.check(partition)
+        fetches = self.fetches
+        if not fetches or not put_off(partition, lambda: fetches.check(partition)):
+            fetches.check(partition)
 
     def moved(self, partition: TopicPartition) -> None:
         """Wake every request for a partition whose high watermark, role or log start changed."""
@@ -61,7 +64,7 @@ class PartitionWaits:
             self.deletions.check(partition)
 
 
-class PendingAppend:
+class PendingAppend(Struct, eq=False):
     """A batch that the leader has appended but not acknowledged yet. `Partition.append` returns it.
 
     With acks=all, it is acknowledged when every in-sync replica has it. If the topic requires a flush
@@ -72,14 +75,11 @@ class PendingAppend:
     of its changes. It waits after it has released the lock, because `when_done` may call back at once.
     """
 
-    __slots__ = ("_flush_error", "_is_flushed", "_required_acks", "appended", "partition")
-
-    def __init__(self, partition: Partition, appended: Appended, required_acks: int, *, must_flush: bool) -> None:
-        self.partition = partition
-        self.appended = appended
-        self._required_acks = required_acks
-        self._is_flushed = not must_flush
-        self._flush_error: KafkaError | None = None
+    partition: Partition
+    appended: Appended
+    _required_acks: int
+    _is_flushed: bool
+    _flush_error: KafkaError | None = None
 
     @property
     def outcome(self) -> ErrorCode | None:

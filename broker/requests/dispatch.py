@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 import structlog
+from msgspec import Struct, field
 
 from ottla.broker.common.caller_check import checking
 from ottla.broker.common.timings import RequestMetrics
@@ -140,7 +141,7 @@ class Dispatcher:
         exchange.handled = time.monotonic()
         if not isinstance(answer, _AT_ONCE) and isinstance(answer, EffectPending):
             connection.hold_back()
-        exchange.answer(answer)
+        exchange.answer(answer, exchange.handled)
 
     @property
     def refusal_seconds(self) -> float:
@@ -202,7 +203,7 @@ class Dispatcher:
         raise DecodeError(f"{api.label} version {exchange.version} is not served here, only {served}")
 
 
-class Exchange:
+class Exchange(Struct, eq=False):
     """One request from its frame to its response, with the times that the metrics need.
 
     It ends exactly once, even if something raises: with its response, with an error response of its API, or with the
@@ -210,32 +211,18 @@ class Exchange:
     releases it.
     """
 
-    __slots__ = (
-        "_dispatcher",
-        "_turn",
-        "api",
-        "arrived",
-        "begun",
-        "connection",
-        "correlation_id",
-        "handled",
-        "request",
-        "slot",
-        "version",
-    )
-
-    def __init__(self, dispatcher: Dispatcher, connection: Any, slot: Any, arrived: float) -> None:
-        self._dispatcher = dispatcher
-        self._turn = threading.Lock()
-        self.connection = connection
-        self.slot = slot
-        self.arrived = arrived
-        self.begun = self.handled = time.monotonic()
-        self.api = Api.API_VERSIONS
-        self.version = 0
-        self.correlation_id = 0
-        # None if the request did not reach a handler.
-        self.request: AnyRequest | None = None
+    _dispatcher: Dispatcher
+    connection: Any
+    slot: Any
+    arrived: float
+    begun: float = field(default_factory=time.monotonic)
+    handled: float = 0.0
+    _turn: threading.Lock = field(default_factory=threading.Lock)
+    api: Api = Api.API_VERSIONS
+    version: int = 0
+    correlation_id: int = 0
+    # None if the request did not reach a handler.
+    request: AnyRequest | None = None
 
     def respond(self, make: Callable[[], Answer]) -> None:
         """End with the answer that `make` returns, or with the error that it raises."""
@@ -244,17 +231,16 @@ class Exchange:
         except Exception as error:
             self.fail(error)
         else:
-            self.answer(answer)
+            self.answer(answer, time.monotonic())
 
-    def answer(self, answer: Answer) -> None:
-        """End with an answer, or wait for it if it comes later. None means that the request has no response."""
+    def answer(self, answer: Answer, ready: float) -> None:
+        """End with an answer that is there since `ready`, or wait for it if it comes later. None is no response."""
         if answer is not None and not isinstance(answer, _AT_ONCE):
             try:
                 answer.then(self.respond)
             except Exception as error:
                 self.fail(error)
         elif self._turn.acquire(False):
-            ready = time.monotonic()
             try:
                 parts = self._encoded(answer)
             except Exception as error:

@@ -21,6 +21,8 @@ from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from msgspec import Struct
+
 from ottla.broker.config import TopicConfig
 from ottla.broker.storage.checkpoint import sync_directory
 from ottla.broker.storage.directory_files import may_have_holes, note_holes
@@ -83,7 +85,7 @@ class LogParts(NamedTuple):
     recovery_point: int
 
 
-class Appended(NamedTuple):
+class Appended(Struct, frozen=True):
     """The result of an append. A duplicate was appended earlier, at these offsets."""
 
     first_offset: int

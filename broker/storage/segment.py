@@ -200,11 +200,13 @@ class Segment:
         (self._map or self._open_map()).write_batch(position, batch.view, base_offset, leader_epoch)
         last_offset = base_offset + batch.last_offset_delta
         self._note(position, batch.size, last_offset, batch.max_timestamp)
-        self._remember(
-            BatchAt(
-                position, batch.size, base_offset, last_offset, batch.max_timestamp, leader_epoch, batch.producer_id
-            )
+        recent = self._recent
+        recent[base_offset] = tuple.__new__(
+            BatchAt,
+            (position, batch.size, base_offset, last_offset, batch.max_timestamp, leader_epoch, batch.producer_id),
         )
+        if len(recent) > _RECENT_MAX:
+            del recent[next(iter(recent))]
         self.next_offset = last_offset + 1
 
     def append_all(self, group: Sequence[RecordBatch], data: memoryview) -> None:
@@ -368,12 +370,6 @@ class Segment:
         for _, whole in whole_batches(self.file, self.path, start, end):
             whole.check()
         self._checked = (position, end) if start == position else (begin, end)
-
-    def _remember(self, batch: BatchAt) -> None:
-        recent = self._recent
-        recent[batch.base_offset] = batch
-        if len(recent) > _RECENT_MAX:
-            del recent[next(iter(recent))]
 
     def headers_from(self, offset: int) -> Iterator[BatchAt]:
         """Return the headers from the last indexed batch that is not above `offset`."""

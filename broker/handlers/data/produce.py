@@ -184,12 +184,11 @@ def _answered(request: DataRequest, results: _Results) -> ProduceResponse | Dela
             # The client expects no response, so it learns of the error by losing the connection.
             raise RequestFailedError("a produce with acks=0 failed")
         return None
-    pending = [
-        result
-        for of_topic in results.values()
-        for _, result in of_topic
-        if isinstance(result, PendingAppend) and result.outcome is None
-    ]
+    pending: list[PendingAppend] = []
+    for of_topic in results.values():
+        for _, result in of_topic:
+            if isinstance(result, PendingAppend) and result.outcome is None:
+                pending.append(result)
     return _Waiting(request, results, pending) if pending else _response(request, results)
 
 
@@ -197,11 +196,13 @@ def _response(request: DataRequest, results: _Results) -> ProduceResponse:
     responses: list[TopicProduceResponse] = []
     not_leading: list[TopicPartition] = []
     for topic, of_topic in results.items():
-        answers = [_answer(index, result) for index, result in of_topic]
+        answers: list[PartitionProduceResponse] = []
         responses.append(TopicProduceResponse(name=topic, partition_responses=answers))
-        for answer in answers:
+        for index, result in of_topic:
+            answer = _answer(index, result)
+            answers.append(answer)
             if answer.error_code and answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                not_leading.append(TopicPartition(topic, answer.index))
+                not_leading.append(TopicPartition(topic, index))
     if not not_leading or request.version < _HINTS_VERSION:
         return ProduceResponse(responses=responses)
     hints = leader_hints(request, not_leading)

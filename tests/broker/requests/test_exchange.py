@@ -85,7 +85,8 @@ class Exchanged:
         self._api, self._version = api, version
         handlers = {api: Entry(handle, api.versions, HANDLERS[api].services)}
         services = self.cluster.services
-        dispatch = Dispatcher(handlers, services.for_handlers(), services.configs.broker, RequestMetrics())
+        self.metrics = RequestMetrics()
+        dispatch = Dispatcher(handlers, services.for_handlers(), services.configs.broker, self.metrics)
         frame = b"".join(encode_request(api, version, 7, "test", body))
         with capture_logs() as self.logged:
             dispatch(self.connection, SimpleNamespace(body=frame), None, 0.0)
@@ -284,3 +285,13 @@ def test_a_change_that_has_waited_asks_again_whether_it_is_wanted() -> None:
 
     assert late.connection.failures == ["the client is gone"]
     check_caller()
+
+
+@pytest.mark.parametrize(("handle", "waits"), [(giving(DONE), 0), (later(lambda _: DONE), 1)], ids=["now", "later"])
+def test_only_a_response_that_comes_later_has_waited(handle: Handler[Any], waits: int) -> None:
+    """One that its handler returns spends no time in purgatory, however slow the machine is."""
+    asked = Exchanged(handle)
+    asked.time_passes()
+
+    assert asked.answer == DONE
+    assert sum(asked.metrics.by_api[Api.HEARTBEAT].remote.counts) == waits
