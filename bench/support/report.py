@@ -116,7 +116,8 @@ def machine() -> dict[str, str]:
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "processors": str(os.cpu_count()),
         "load": " ".join(f"{load:.2f}" for load in os.getloadavg()),
-        "python": platform.python_version(),
+        # How it was built makes a tenth of difference (docs/adr/0017).
+        "python": f"{platform.python_version()} ({platform.python_compiler()}, {platform.python_build()[1]})",
         "librdkafka": confluent_kafka.libversion()[0],
     }
 
