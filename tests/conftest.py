@@ -3,6 +3,7 @@
 from tests.kit.broker_process import broker, make_broker, topic
 from tests.kit.coroutines import pytest_asyncio_loop_factories, pytest_runtest_call
 from tests.kit.examples import register_profiles
+from tests.kit.garbage import pytest_collection
 from tests.kit.machine import pytest_configure, pytest_report_header
 from tests.kit.open_sockets import pytest_sessionstart
 from tests.kit.schedule import pytest_collection_modifyitems
@@ -12,6 +13,7 @@ __all__ = [
     "broker",
     "make_broker",
     "pytest_asyncio_loop_factories",
+    "pytest_collection",
     "pytest_collection_modifyitems",
     "pytest_configure",
     "pytest_report_header",

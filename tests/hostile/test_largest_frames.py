@@ -9,6 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 from tests.hostile.attacked import AttackedBroker, attacked_broker
 from tests.hostile.largest import Shape, largest, shapes
+from tests.kit.garbage import keep_out_of_sight
 
 from ottla.broker.app.server import calm_garbage_collector
 from ottla.broker.config import BrokerConfig
@@ -37,7 +38,7 @@ def attacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AttackedBroke
     with capture_logs(), attacked_broker(tmp_path_factory.mktemp("broker")) as broker:
         calm_garbage_collector()
         yield broker
-    gc.unfreeze()
+    keep_out_of_sight()
     gc.set_threshold(*thresholds)
 
 
