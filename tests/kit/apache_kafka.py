@@ -19,6 +19,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, NoReturn
@@ -102,8 +104,7 @@ def jars(wanted: JarSet, seconds_max: float = TEST_SECONDS_MAX) -> list[Path]:
     deadline = time.monotonic() + seconds_max
     try:
         home.mkdir(parents=True, exist_ok=True)
-        with (home / ".lock").open("w") as lock:
-            _acquire(lock, deadline)
+        with alone_in(home, deadline):
             if not _found(wanted, home):
                 _fetch(wanted, home, maven, deadline)
     except OSError as error:
@@ -137,8 +138,15 @@ def _found(wanted: JarSet, home: Path) -> list[Path]:
     return wanted.in_folder(home / LIBS.folder) or wanted.in_folder(home / wanted.folder)
 
 
+@contextmanager
+def alone_in(home: Path, deadline: float) -> Iterator[None]:
+    """Let one process at a time add to the folder: Maven's own cache is not made for two writers either."""
+    with (home / ".lock").open("w") as lock:
+        _acquire(lock, deadline)
+        yield
+
+
 def _acquire(lock: IO[str], deadline: float) -> None:
-    """Wait for the lock on fetching: Maven's own cache is not made for two writers either."""
     while True:
         try:
             return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
