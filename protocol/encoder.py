@@ -41,6 +41,12 @@ _uvarints = _Uvarints(_SMALL)
 _string_sizes = _StringSizes(_SMALL)
 
 
+def compact_string(text: str) -> bytes:
+    """Return a string with the unsigned varint of its length, plus one."""
+    content = text.encode()
+    return _string_sizes[len(content) + 1] + content
+
+
 def tagged_section(payloads: list[tuple[int, list[Any]]]) -> bytes:
     """Return the tagged section for the fields that differ from their defaults."""
     parts = [_uvarints[len(payloads)]]
@@ -66,6 +72,7 @@ class _Source:
         self.names: dict[str, Any] = {
             "uvarints": _uvarints,
             "string_sizes": _string_sizes,
+            "compact_string": compact_string,
             "tagged_section": tagged_section,
             "no_such_field": no_such_field,
             "pack": struct.pack,
@@ -74,6 +81,8 @@ class _Source:
         self.parts = "parts"
         # Fixed-size values for the next struct call: (struct code, expression).
         self.run: list[tuple[str, str]] = []
+        # Parts that are added to the list together.
+        self.pieces: list[str] = []
         self.counter = 0
 
     def emit(self, line: str) -> None:
@@ -89,19 +98,30 @@ class _Source:
         return bound
 
     def write(self, expression: str) -> None:
-        self.flush()
-        self.emit(f"{self.parts}.append({expression})")
+        """Add a part, after the values before it."""
+        self.pack()
+        self.pieces.append(expression)
 
-    def flush(self) -> None:
+    def pack(self) -> None:
+        """Make a part of the fixed-size values."""
         if not self.run:
             return
         layout = struct.Struct(">" + "".join(code for code, _ in self.run))
         values = [expression for _, expression in self.run]
         self.run.clear()
         if all(value.isdigit() for value in values):
-            self.emit(f"{self.parts}.append({layout.pack(*map(int, values))!r})")
+            self.pieces.append(repr(layout.pack(*map(int, values))))
         else:
-            self.emit(f"{self.parts}.append({self.bind('pack', layout.pack)}({', '.join(values)}))")
+            self.pieces.append(f"{self.bind('pack', layout.pack)}({', '.join(values)})")
+
+    def flush(self) -> None:
+        """Emit the code for everything so far: what follows may run several times, or not at all."""
+        self.pack()
+        if len(self.pieces) == 1:
+            self.emit(f"{self.parts}.append({self.pieces[0]})")
+        elif self.pieces:
+            self.emit(f"{self.parts} += {', '.join(self.pieces)}")
+        self.pieces.clear()
 
     def message(self, cls: type[Message], owner: str) -> None:
         """Emit code that writes the struct named by the expression `owner`."""
@@ -135,19 +155,19 @@ class _Source:
 
     def tags(self, tagged: list[WireField], owner: str) -> None:
         payloads = self.variable("payloads")
-        self.flush()
+        self.pack()
         self.emit(f"{payloads} = []")
         for field in sorted(tagged, key=lambda field: field.tag or 0):
-            value, outer = self.variable(field.name), self.parts
+            value, outer, pieces = self.variable(field.name), self.parts, self.pieces
             self.emit(f"{value} = {owner}.{field.name}")
             self.emit(f"if {self.differs(field, value)}:")
             self.indent += 1
-            self.parts = self.variable("payload")
+            self.parts, self.pieces = self.variable("payload"), []
             self.emit(f"{self.parts} = []")
             self.value(field.name, value, field.type, self.version in field.nullable, tagged=True)
             self.flush()
             self.emit(f"{payloads}.append(({field.tag}, {self.parts}))")
-            self.parts = outer
+            self.parts, self.pieces = outer, pieces
             self.indent -= 1
         self.write(f"tagged_section({payloads}) if {payloads} else b'\\0'")
 
@@ -183,12 +203,7 @@ class _Source:
     def blob(self, variable: str, wire_type: WireType, nullable: bool, compact: bool) -> None:
         content = variable
         if wire_type is String and nullable and compact:
-            self.flush()
-            self.emit(f"if {variable} is None: {self.parts}.append({bytes(1)!r})")
-            self.emit("else:")
-            self.indent += 1
-            self.blob(variable, wire_type, False, compact)
-            self.indent -= 1
+            self.write(f"{bytes(1)!r} if {variable} is None else compact_string({variable})")
             return
         if wire_type is String:
             content = f"{variable}_bytes"
