@@ -120,7 +120,8 @@ class RecordBatch:
         if not BATCH_HEADER_BYTES <= size <= left:
             raise CorruptBatchError(f"batch length {self.batch_length} with {left - BATCH_LENGTH_OVERHEAD} bytes left")
         self.size = size
-        self.view = memoryview(buffer)[position : position + size]
+        view = buffer if type(buffer) is memoryview else memoryview(buffer)
+        self.view = view[position : position + size]
 
     def __repr__(self) -> str:
         return (

@@ -86,12 +86,13 @@ class Purgatory:
         self._deadlines: list[tuple[float, int, DelayedOperation]] = []
         self._order = count()
         self._recent: deque[Hashable] = deque(maxlen=_RECENT_MAX)
-        self._waiting = 0
+        # How many operations wait.
+        self.waiting = 0
         self._is_stopped = False
         self._thread = threading.Thread(target=self._run, name=f"purgatory-{name}", daemon=True)
 
     def __len__(self) -> int:
-        return self._waiting
+        return self.waiting
 
     def start(self) -> None:
         """Start the thread that handles deadlines."""
@@ -130,7 +131,7 @@ class Purgatory:
         operation.keys = tuple(keys)
         deadline = self._clock() + timeout_seconds
         with self._lock:
-            self._waiting += 1
+            self.waiting += 1
             for key in operation.keys:
                 self._watchers.setdefault(key, {})[operation] = None
             is_first = not self._deadlines or deadline < self._deadlines[0][0]
@@ -194,7 +195,7 @@ class Purgatory:
 
     def _forget(self, operation: DelayedOperation) -> None:
         with self._lock:
-            self._waiting -= 1
+            self.waiting -= 1
             for key in operation.keys:
                 watchers = self._watchers.get(key)
                 if watchers is not None:
@@ -202,7 +203,7 @@ class Purgatory:
                     if not watchers:
                         del self._watchers[key]
             # Completed operations leave the heap when they reach its top. If there are many, sweep them out.
-            if len(self._deadlines) > 2 * self._waiting + 1024:
+            if len(self._deadlines) > 2 * self.waiting + 1024:
                 self._deadlines = [entry for entry in self._deadlines if not entry[2].is_complete]
                 heapq.heapify(self._deadlines)
 

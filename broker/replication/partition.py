@@ -147,7 +147,8 @@ class Partition:
     @property
     def is_under_min_isr(self) -> bool:
         """Whether too few replicas are in sync for acks=all."""
-        return len(self._role.isr) < self._min_isr(self._role)
+        role = self._role
+        return len(role.isr) < len(role.replicas) and len(role.isr) < self._min_isr(role)
 
     def take_role(self, role: PartitionRole) -> bool:
         """Take the role that the controller assigns; return False if it is not newer than the current one."""
@@ -186,10 +187,13 @@ class Partition:
         """Return the role if this broker leads in that epoch (-1: any epoch); raise KafkaError otherwise."""
         role = self._role
         if role.leader_id != self.node_id:
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {role.leader_id} leads {self.partition}")
+            raise self._other_leads(role)
         if current_leader_epoch >= 0:
             self.check_epoch(role, current_leader_epoch)
         return role
+
+    def _other_leads(self, role: PartitionRole) -> KafkaError:
+        return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {role.leader_id} leads {self.partition}")
 
     def check_epoch(self, role: PartitionRole, current_leader_epoch: int) -> None:
         """Raise KafkaError if a client's leader epoch is older or newer than ours."""
@@ -207,7 +211,9 @@ class Partition:
 
     def validated(self, data: memoryview | bytes, required_acks: int) -> RecordBatch:
         """Return a producer's batch, ready to be appended; raise KafkaError if it cannot be."""
-        role, rules = self.check_leader(), self.log.rules
+        role, rules = self._role, self.log.rules
+        if role.leader_id != self.node_id:
+            raise self._other_leads(role)
         try:
             return validated(data, rules, self._context.clock() if rules.needs_time else 0)
         except KafkaError:
@@ -244,7 +250,7 @@ class Partition:
 
     def _append(self, batch: RecordBatch, required_acks: int, origin: AppendOrigin) -> PendingAppend:
         with self.lock:
-            role, log = self.check_leader(), self.log
+            role, log = self._role, self.log
             self._check_may_append(role, required_acks)
             appended = log.append_as_leader(batch, role.leader_epoch, origin)
             self._note_append(1, batch.record_count, batch.size)
@@ -258,7 +264,7 @@ class Partition:
         Raises KafkaError as `Log.append_mirrored` does; nothing was appended then.
         """
         with self.lock:
-            role, log = self.check_leader(), self.log
+            role, log = self._role, self.log
             self._check_may_append(role, -1)
             taken = log.append_mirrored(data, role.leader_epoch, log_end_offset, log_start_offset)
             self._note_append(len(taken), sum(each.record_count for each in taken), sum(each.size for each in taken))
@@ -293,6 +299,8 @@ class Partition:
         self._context.group_commit.when_flushed(self.log, offset, callback)
 
     def _check_may_append(self, role: PartitionRole, required_acks: int) -> None:
+        if role.leader_id != self.node_id:
+            raise self._other_leads(role)
         # A pending proposal counts as alone: members of this ISR may follow another leader, and nothing is committed.
         if len(role.replicas) > 1 and (required_acks != -1 or len(role.isr) == 1 or self.is_proposal_pending):
             self._check_not_replaced(role)

@@ -49,7 +49,7 @@ class PartitionWaits:
         The caller may hold a group's lock: no produce completes here.
         """
         fetches = self.fetches
-        if not fetches or not put_off(partition, lambda: fetches.check(partition)):
+        if not fetches.waiting or not put_off(partition, lambda: fetches.check(partition)):
             fetches.check(partition)
 
     def moved(self, partition: TopicPartition) -> None:

@@ -193,9 +193,11 @@ class Log:
     def advance_high_watermark(self, offset: int) -> None:
         """Note how far the log is replicated; never past its end."""
         with self.lock:
-            end = self.segments[-1].next_offset
-            self.high_watermark = max(offset if offset < end else end, self.log_start_offset)
-            self.producers.on_high_watermark(self.high_watermark)
+            end, start = self.segments[-1].next_offset, self.log_start_offset
+            committed = offset if offset < end else end
+            self.high_watermark = high_watermark = committed if committed > start else start
+            if self.producers.ended:
+                self.producers.on_high_watermark(high_watermark)
 
     def advance_log_start(self, offset: int) -> bool:
         """Raise the log start to `offset`; retention deletes what lies below. Return whether the log start moved."""
@@ -417,7 +419,7 @@ class Log:
             fits
             and active.size + size <= self.rules.segment_bytes
             and (max_timestamp <= self._roll_timestamp or not self._is_old(active, max_timestamp))
-            and not active.is_index_full
+            and (active.index_room > 0 or not active.is_index_full)
         ):
             return active
         # Segments follow each other without a gap if possible: a gap would look like a lost segment.

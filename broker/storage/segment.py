@@ -90,8 +90,8 @@ class Segment:
         self._lent: weakref.ref[OpenFile] | None = None
         # Only in the active segment. While there is a map, the indexes are loaded and known to be sound.
         self._map: WriteMap | None = None
-        # How many more entries fit into the indexes; known while there is a map.
-        self._index_room = 0
+        # How many more entries fit into the indexes; 0 while there is no map, because it is not known then.
+        self.index_room = 0
 
     @classmethod
     def create(
@@ -186,6 +186,7 @@ class Segment:
         if self._map is not None:
             self._map.close(self.size)
             self._map = None
+            self.index_room = 0
 
     def _close_file(self) -> None:
         self._file = None
@@ -239,7 +240,7 @@ class Segment:
             self.offset_index.append(last_offset, position)
             self.time_index.append(*largest)
             self._bytes_since_index = 0
-            self._index_room -= 1
+            self.index_room -= 1
         self._bytes_since_index += size
         self.size = position + size
 
@@ -253,7 +254,7 @@ class Segment:
         entries = limit // self.offset_index.entry.size - len(self.offset_index)
         # One entry is reserved for the end of the time index.
         times = limit // self.time_index.entry.size - len(self.time_index) - 1
-        self._index_room = min(entries, times)
+        self.index_room = min(entries, times)
         self._map = WriteMap(file, self.limits.segment_bytes)
         return self._map
 
@@ -271,7 +272,7 @@ class Segment:
         """Whether no further entry fits, except for the last one of the time index."""
         if self._map is None:
             self._open_map()
-        return self._index_room <= 0
+        return self.index_room <= 0
 
     # Closing
 

@@ -269,8 +269,8 @@ def _failed(request: DataRequest, topic: str, error: KafkaError) -> _Failed:
 def _append(request: DataRequest, topic: str, data: PartitionProduceData) -> PendingAppend:
     """Append one partition's batch."""
     records = _checked_records(request, topic, data)
-    partition = request.services.partitions.get(TopicPartition(topic, data.index))
-    return partition.append(records, required_acks=request.body.acks)
+    partition, acks = request.services.partitions.get(TopicPartition(topic, data.index)), request.body.acks
+    return partition.append_validated(partition.validated(records, acks), acks)
 
 
 class _Transaction:
@@ -351,7 +351,8 @@ def _append_verified(request: DataRequest, unverified: _Unverified, code: ErrorC
 
 def _checked_records(request: DataRequest, topic: str, data: PartitionProduceData) -> memoryview:
     """Return the records, if the request may append any; raise KafkaError otherwise."""
-    version, records = request.version, data.records
+    version = request.version
+    records: memoryview | None = data.records
     if request.body.acks not in (-1, 0, 1):
         raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {request.body.acks}, not -1, 0 or 1")
     if topic in INTERNAL_TOPICS and request.client_id != _ADMIN_CLIENT:
@@ -371,4 +372,4 @@ def _checked_records(request: DataRequest, topic: str, data: PartitionProduceDat
         raise KafkaError(
             ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "a batch of a transaction needs a transactional id"
         )
-    return memoryview(records)
+    return records

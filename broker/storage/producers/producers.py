@@ -136,14 +136,14 @@ class KnownProducer:
 class Producers:
     """The producers of one partition."""
 
-    __slots__ = ("_ended", "_ongoing", "_states", "verifications")
+    __slots__ = ("_ongoing", "_states", "ended", "verifications")
 
     def __init__(self) -> None:
         self._states: dict[int, KnownProducer] = {}
         # Producer id by first offset. An OrderedDict finds its first key fast even after many deletions.
         self._ongoing: OrderedDict[int, int] = OrderedDict()
         # (first offset, marker offset), both rising; none of them known to be replicated.
-        self._ended: deque[tuple[int, int]] = deque()
+        self.ended: deque[tuple[int, int]] = deque()
         self.verifications = Verifications()
 
     def __len__(self) -> int:
@@ -279,7 +279,7 @@ class Producers:
             return None
         state.transaction_first_offset = NO_OFFSET
         del self._ongoing[first_offset]
-        ended = self._ended
+        ended = self.ended
         while ended and ended[-1][0] > first_offset:
             ended.pop()
         ended.append((first_offset, marker_offset))
@@ -294,14 +294,14 @@ class Producers:
 
     def on_high_watermark(self, high_watermark: int) -> None:
         """Drop the ended transactions whose marker is replicated."""
-        ended = self._ended
+        ended = self.ended
         while ended and ended[0][1] < high_watermark:
             ended.popleft()
 
     def last_stable_offset(self, high_watermark: int) -> int:
         """Return how far a read_committed consumer may read; it may lie below a log start that has advanced."""
         stable = min(high_watermark, next(iter(self._ongoing), high_watermark))
-        for first_offset, marker_offset in self._ended:
+        for first_offset, marker_offset in self.ended:
             if marker_offset >= high_watermark:
                 return min(stable, first_offset)
         return stable
@@ -326,7 +326,7 @@ class Producers:
         """Forget everything; the log is empty."""
         self._states.clear()
         self._ongoing.clear()
-        self._ended.clear()
+        self.ended.clear()
         self.verifications.reset()
 
     def restore(self, snapshot: StoredProducers) -> None:
@@ -342,8 +342,8 @@ class Producers:
                 if entry.current_transaction_first_offset != NO_OFFSET
             )
         )
-        while self._ended and self._ended[-1][1] >= snapshot.offset:
-            self._ended.pop()
+        while self.ended and self.ended[-1][1] >= snapshot.offset:
+            self.ended.pop()
 
 
 def _check_sequence(state: KnownProducer, batch: RecordBatch, *, from_client: bool) -> BatchMetadata | None:
