@@ -14,8 +14,8 @@ from collections.abc import Collection, Iterator
 
 from ottla.protocol.errors import EncodeError, FrameError
 
-SIZE_BYTES = 4
-_SIZE = struct.Struct(">i")
+FRAME_SIZE = struct.Struct(">i")
+SIZE_BYTES = FRAME_SIZE.size
 _SIZE_MAX = 2**31 - 1
 
 # A frame that arrives in pieces is collected in blocks of this size. A peer that announces 100 MB and
@@ -34,17 +34,22 @@ def frame_size(data: Buffer, max_size: int, position: int = 0) -> int:
     """
     if len(data) - position < SIZE_BYTES:
         raise FrameError(f"a frame starts with {SIZE_BYTES} bytes of size, got {len(data) - position}")
-    size: int = _SIZE.unpack_from(data, position)[0]
+    size: int = FRAME_SIZE.unpack_from(data, position)[0]
     if not 0 <= size <= max_size:
-        raise FrameError(f"frame of {size} bytes is outside the limit of 0 to {max_size} bytes")
+        raise refused_size(size, max_size)
     return size
+
+
+def refused_size(size: int, max_size: int) -> FrameError:
+    """Return the error for a frame that announces an impossible size."""
+    return FrameError(f"frame of {size} bytes is outside the limit of 0 to {max_size} bytes")
 
 
 def size_prefix(size: int) -> bytes:
     """Return the size prefix for `size` bytes, for callers that send the bytes themselves."""
     if not 0 <= size <= _SIZE_MAX:
         raise EncodeError(f"a frame cannot hold {size} bytes, at most {_SIZE_MAX}")
-    return _SIZE.pack(size)
+    return FRAME_SIZE.pack(size)
 
 
 def frame(parts: Collection[Buffer]) -> bytes:

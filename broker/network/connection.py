@@ -32,7 +32,8 @@ from ottla.broker.security.session import Session, plain_address
 from ottla.broker.storage.open_files import FileSlice
 from ottla.protocol.api import Api
 from ottla.protocol.errors import FrameError
-from ottla.protocol.frame import size_prefix
+from ottla.protocol.frame import FRAME_SIZE, size_prefix
+from ottla.protocol.produce_shape import ProduceShape
 
 # Requests of one connection that may be queued or in flight. Beyond that, its socket is not read until half are
 # answered.
@@ -136,29 +137,26 @@ class ResponseOutbox:
     def fill(self, slot: Slot, parts: Sequence[Any]) -> bool:
         """Fill a slot with a response; return whether something is ready to be sent."""
         slot.parts = parts
-        slots = self.slots
+        slots, queued = self.slots, self._parts
         while slots and (ready := slots[0].parts) is not None:
             slots.popleft()
-            self._add(ready)
-        return bool(self._parts)
+            queued.extend(ready)
+        return bool(queued)
 
-    def _add(self, parts: Sequence[Any]) -> None:
-        """Queue parts. The first one is joined to the last queued one if both are small."""
-        queued = self._parts
-        if (
-            parts
-            and len(queued) > (self.sent > 0)
-            and type(queued[-1]) is type(parts[0]) is bytes
-            and len(queued[-1]) + len(parts[0]) <= _JOINED_BYTES_MAX
-        ):
-            queued[-1] += parts[0]
-            parts = parts[1:]
-        queued.extend(parts)
+    def _join_small(self) -> None:
+        """Make one part of all, if they are small."""
+        parts = self._parts
+        if FileSlice not in map(type, parts) and sum(map(len, parts)) <= _JOINED_BYTES_MAX:
+            joined = b"".join(parts)
+            parts.clear()
+            parts.append(joined)
 
     def send(self, sink: socket.socket) -> bool:
         """Send what the socket takes; return whether all is sent. Raises OSError as the socket does."""
         parts = self._parts
         while parts:
+            if len(parts) > 1 and not self.sent:
+                self._join_small()
             part = parts[0]
             try:
                 if isinstance(part, FileSlice):
@@ -185,12 +183,10 @@ def _framed(parts: Sequence[Any]) -> Sequence[Any]:
     """Return a response with its size in front, in as few parts as are cheap to make: calls cost more than copies."""
     size = sum(map(len, parts))
     if size <= _JOINED_BYTES_MAX:
-        has_slices = FileSlice in map(type, parts)
-        if has_slices:
+        if FileSlice in map(type, parts):
             parts = [_copied(part) if type(part) is FileSlice else part for part in parts]
-            has_slices = FileSlice in map(type, parts)
-        if not has_slices:
-            return (b"".join((size_prefix(size), *parts)),)
+        if FileSlice not in map(type, parts):
+            return (b"".join((FRAME_SIZE.pack(size), *parts)),)
     return _joined((size_prefix(size), *parts))
 
 
@@ -251,6 +247,8 @@ class Connection:
         self.listener = listener
         self.peer = plain_address(client.getpeername()[0])
         self.session = Session(listener, self.peer)
+        # Used by the worker that has the connection.
+        self.produce_shape = ProduceShape()
         self.opened = time.monotonic()
         self._source: ByteSource = client
         # Used by the loop only. When the client could start to authenticate, and whether it still has to.
@@ -549,23 +547,19 @@ class Connection:
             self.processor.call(self._resume_reading)
 
     def _handle_each(self, dispatch: Dispatch) -> None:
+        outbox = self._outbox
         for _ in range(_TURN_REQUESTS_MAX):
             with self._lock:
-                if (
-                    not self._may_begin_next()
-                    or self._outbox.is_blocked
-                    or self.is_muted
-                    or self.is_closed
-                    or self.is_failed
-                ):
+                if not self._may_begin_next() or outbox.is_blocked or self.is_muted or self.is_closed or self.is_failed:
                     self._is_scheduled = False
                     return
                 frame, arrived = self._frames.popleft()
-                self._queued_bytes -= len(frame.body)
-                slot = self._outbox.open_slot()
+                size = len(frame.body)
+                self._queued_bytes -= size
+                slot = outbox.open_slot()
                 self.requests += 1
                 is_produce = self._only_produces_wait
-            self._queue.taken(len(frame.body))
+            self._queue.taken(size)
             if not is_produce:
                 # A Produce never waits for others. Any other request may, and those before it must not wait with it.
                 carry_out()
@@ -662,20 +656,20 @@ class Connection:
                 return
             outbox = self._outbox
             has_parts = outbox.fill(slot, framed)
+            resumes = schedule = False
             # The last of them may be answered long after a worker last handled this connection.
-            resumes = (
+            if (
                 self._is_held
                 and len(self._frames) + len(outbox.slots) <= _PIPELINED_MAX // 2
                 and self._queued_bytes <= _QUEUED_BYTES_MAX // 2
-            )
-            self._is_held = self._is_held and not resumes
+            ):
+                resumes, self._is_held = True, False
             # Requests that waited for this response, if it was the last one missing.
-            schedule = (
-                bool(self._frames)
-                and not outbox.slots
-                and not (self._is_scheduled or outbox.is_blocked or self.is_muted or self.is_failed)
-            )
-            self._is_scheduled = self._is_scheduled or schedule
+            if (
+                not (self._is_scheduled or outbox.slots or outbox.is_blocked or self.is_muted or self.is_failed)
+                and self._frames
+            ):
+                schedule = self._is_scheduled = True
             if has_parts and not (outbox.is_blocked or put_off(self, self._send_ready)):
                 self._send()
         if resumes:

@@ -15,7 +15,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from ottla.protocol.errors import FrameError
-from ottla.protocol.frame import SIZE_BYTES, frame_size
+from ottla.protocol.frame import FRAME_SIZE, SIZE_BYTES, frame_size, refused_size
 
 SCRATCH_BYTES = 64 * 1024
 _TRUSTED_BYTES = 1024 * 1024
@@ -178,13 +178,12 @@ class FrameReader:
 
     def _split(self, data: memoryview | bytes) -> list[Frame]:
         frames: list[Frame] = []
-        position, end = 0, len(data)
+        position, end, max_size = 0, len(data), self.max_size
         while end - position >= SIZE_BYTES:
-            try:
-                size = frame_size(data, self.max_size, position)
-            except FrameError:
+            (size,) = FRAME_SIZE.unpack_from(data, position)
+            if not 0 <= size <= max_size:
                 self._held = bytes(data[position : position + 16])
-                raise
+                raise refused_size(size, max_size)
             body = position + SIZE_BYTES
             if size > self.any_size:
                 if end - body < _API_BYTES:

@@ -32,6 +32,7 @@ from ottla.broker.requests.services import RequestServices
 from ottla.broker.requests.throttling import count_sending, throttled
 from ottla.broker.security.rarely import Rarely
 from ottla.broker.security.sasl.authentication import Authentication, NotAuthenticatedError
+from ottla.broker.security.session import Session
 from ottla.protocol.api import Api
 from ottla.protocol.codec import decode_from
 from ottla.protocol.decoder import ENTRIES_UNLIMITED
@@ -88,11 +89,13 @@ class Entry(NamedTuple):
     services: type[RequestServices]
 
 
-class _Route(NamedTuple):
+class _Route(Struct, frozen=True, eq=False):
     """A row of the handler table with the services of this broker."""
 
+    api: Api
     handle: Handler[Any]
-    versions: Versions
+    first_version: int
+    last_version: int
     services: RequestServices
     # Marks the API in the session.
     bit: int
@@ -117,7 +120,7 @@ class Dispatcher:
         self.metrics = metrics
         self._config = config
         self._routes = {
-            api: _Route(entry.handle, entry.versions, services[entry.services], 1 << api, api.request)
+            api: _Route(api, entry.handle, *entry.versions, services[entry.services], 1 << api, api.request)
             for api, entry in handlers.items()
         }
         # Limits the log lines about clients that are not authenticated.
@@ -139,7 +142,7 @@ class Dispatcher:
         finally:
             connection.release(frame)
         exchange.handled = time.monotonic()
-        if not isinstance(answer, _AT_ONCE) and isinstance(answer, EffectPending):
+        if isinstance(answer, EffectPending):
             connection.hold_back()
         exchange.answer(answer, exchange.handled)
 
@@ -154,35 +157,46 @@ class Dispatcher:
         return not connection.session.is_stranger or self._strangers.allows(where)
 
     def _handle(self, exchange: Exchange, body: memoryview | bytes) -> Answer:
-        frame = memoryview(body)
-        api, header, position = decode_request_header(frame)
-        exchange.api = api
-        exchange.version = version = header.request_api_version
-        exchange.correlation_id = header.correlation_id
         connection = exchange.connection
-        session = connection.session
+        session, shape = connection.session, connection.produce_shape
+        known = shape.decode(body)
+        if known is not None:
+            exchange.correlation_id, message = known
+            api, version, client_id = Api.PRODUCE, shape.version, shape.client_id
+        else:
+            api, header, position = decode_request_header(memoryview(body))
+            exchange.correlation_id = header.correlation_id
+            version, client_id = header.request_api_version, header.client_id
+        exchange.api = api
+        exchange.version = version
         if session.authentication is not None:
             session.authentication.check(api)
         route = self._routes.get(api)
-        if route is None or not route.versions.first <= version <= route.versions.last:
+        if route is None or not route.first_version <= version <= route.last_version:
             return self._refuse_version(exchange, route)
-        size, entries_max = len(frame), ENTRIES_UNLIMITED
-        if size > ENTRIES_MAX_LEAST:
-            authorizer = route.services.security.authorizer
-            entries_max = request_entries_max(self._config(), authorizer, session, api)
-        message, _ = decode_from(route.message, version, frame, position, entries_max)
-        client_id = header.client_id or ""
-        if not session.apis:
-            session.client_id = client_id[:_CLIENT_ID_SHOWN_MAX]
-        session.apis |= route.bit
+        if known is None:
+            message = self._decoded(route, version, body, position, session)
+            if api is Api.PRODUCE:
+                shape.learn(body, header, message)
+        if not session.apis & route.bit:
+            if not session.apis:
+                session.client_id = (client_id or "")[:_CLIENT_ID_SHOWN_MAX]
+            session.apis |= route.bit
         request = exchange.request = Request(
-            api, version, message, client_id, session, route.services, size, connection
+            api, version, message, client_id or "", session, route.services, len(body), connection
         )
         if api not in _DROPPED_IF_ABANDONED:
             return route.handle(request)
         request.check_wanted()
         with checking(request.check_wanted):
             return route.handle(request)
+
+    def _decoded(self, route: _Route, version: int, body: memoryview | bytes, position: int, session: Session) -> Any:
+        entries_max = ENTRIES_UNLIMITED
+        if len(body) > ENTRIES_MAX_LEAST:
+            authorizer = route.services.security.authorizer
+            entries_max = request_entries_max(self._config(), authorizer, session, route.api)
+        return decode_from(route.message, version, body, position, entries_max)[0]
 
     def _take_raw_token(self, exchange: Exchange, token: memoryview | bytes, authentication: Authentication) -> None:
         """Answer a SASL token without a request header with another one; close the connection if it is refused."""
@@ -197,9 +211,11 @@ class Dispatcher:
         api = exchange.api
         if api is Api.API_VERSIONS and route is not None:
             exchange.version = 0
-            known = ApiVersion(api_key=api, min_version=route.versions.first, max_version=route.versions.last)
+            known = ApiVersion(api_key=api, min_version=route.first_version, max_version=route.last_version)
             return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[known])
-        served = f"versions {route.versions}" if route is not None else "nothing of it"
+        served = "nothing of it"
+        if route is not None:
+            served = f"versions {Versions(route.first_version, route.last_version)}"
         raise DecodeError(f"{api.label} version {exchange.version} is not served here, only {served}")
 
 

@@ -26,6 +26,7 @@ from ottla.broker.security.acls.authorizer import AclAuthorizer
 from ottla.broker.security.session import Session
 from ottla.protocol.acls import AclOperation, AclPermissionType, ResourceType
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.produce_shape import ProduceShape
 
 Rights = dict[tuple[ResourceType, str], AclOperation]
 
@@ -48,6 +49,7 @@ class OneRequest:
     answer: bytes | None = None
     closed: str | None = None
     is_gone: bool = False
+    produce_shape: ProduceShape = field(default_factory=ProduceShape)
 
     def respond(self, _slot: object, parts: list[Any] | None) -> None:
         """Take the response."""

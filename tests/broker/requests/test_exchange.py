@@ -27,6 +27,7 @@ from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffse
 from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from ottla.protocol.produce_shape import ProduceShape
 from ottla.protocol.requests import decode_response, encode_request
 
 TIMEOUT_MS = 1000
@@ -43,6 +44,7 @@ class FakeConnection:
 
     def __init__(self) -> None:
         self.session = Session("PLAINTEXT", "127.0.0.1")
+        self.produce_shape = ProduceShape()
         self.answers: list[Any] = []
         self.failures: list[str] = []
         self.refused: list[Any] = []

@@ -30,6 +30,7 @@ from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTop
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.messages.update_metadata import UpdateMetadataRequest
 from ottla.protocol.primitives import UUID_ZERO
+from ottla.protocol.produce_shape import ProduceShape
 from ottla.protocol.requests import decode_response, encode_request
 
 CLIENT = "limited"
@@ -45,6 +46,7 @@ class FakeConnection:
 
     def __init__(self) -> None:
         self.session = Session("PLAINTEXT", "127.0.0.1")
+        self.produce_shape = ProduceShape()
         self.parts: Any = None
         self.muted_seconds = 0.0
 
