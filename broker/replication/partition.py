@@ -250,10 +250,17 @@ class Partition:
 
     def _append(self, batch: RecordBatch, required_acks: int, origin: AppendOrigin) -> PendingAppend:
         with self.lock:
-            role, log = self._role, self.log
+            role, log, leadership = self._role, self.log, self._leadership
             self._check_may_append(role, required_acks)
-            appended = log.append_as_leader(batch, role.leader_epoch, origin)
-            self._note_append(1, batch.record_count, batch.size)
+            assert leadership is not None
+            # Nobody else can have the batch.
+            is_committed = not leadership.followers
+            appended = log.append_as_leader(batch, role.leader_epoch, origin, is_committed)
+            if not is_committed and len(leadership.maximal_isr) == 1:
+                self._advance_high_watermark(leadership)
+            self.appends += 1
+            self.records_in += batch.record_count
+            self.bytes_in += batch.size
         if not appended.is_duplicate:
             self.waits.appended(self.partition)
         return self._pending(log, appended, required_acks)
@@ -264,26 +271,21 @@ class Partition:
         Raises KafkaError as `Log.append_mirrored` does; nothing was appended then.
         """
         with self.lock:
-            role, log = self._role, self.log
+            role, log, leadership = self._role, self.log, self._leadership
             self._check_may_append(role, -1)
+            assert leadership is not None
             taken = log.append_mirrored(data, role.leader_epoch, log_end_offset, log_start_offset)
-            self._note_append(len(taken), sum(each.record_count for each in taken), sum(each.size for each in taken))
+            if len(leadership.maximal_isr) == 1:
+                self._advance_high_watermark(leadership)
+            self.appends += len(taken)
+            self.records_in += sum(each.record_count for each in taken)
+            self.bytes_in += sum(each.size for each in taken)
             log.advance_log_start(min(log_start_offset, log.high_watermark))
             end_offset = log.log_end_offset
             appended = Appended(log_end_offset, end_offset - 1, NO_TIMESTAMP, log.log_start_offset)
         # Readers of records that are gone have to learn it, too.
         self.waits.moved(self.partition)
         return self._pending(log, appended, -1)
-
-    def _note_append(self, batches: int, records: int, size: int) -> None:
-        """Note what this leader has appended. The caller holds the lock."""
-        leadership = self._leadership
-        assert leadership is not None
-        if len(leadership.maximal_isr) == 1:
-            self._advance_high_watermark(leadership)
-        self.appends += batches
-        self.records_in += records
-        self.bytes_in += size
 
     def _pending(self, log: Log, appended: Appended, required_acks: int) -> PendingAppend:
         """Ask for a flush if the topic wants one. The caller holds no lock."""

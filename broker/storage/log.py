@@ -193,11 +193,13 @@ class Log:
     def advance_high_watermark(self, offset: int) -> None:
         """Note how far the log is replicated; never past its end."""
         with self.lock:
-            end, start = self.segments[-1].next_offset, self.log_start_offset
-            committed = offset if offset < end else end
-            self.high_watermark = high_watermark = committed if committed > start else start
-            if self.producers.ended:
-                self.producers.on_high_watermark(high_watermark)
+            end = self.segments[-1].next_offset
+            self._commit(max(offset if offset < end else end, self.log_start_offset))
+
+    def _commit(self, high_watermark: int) -> None:
+        self.high_watermark = high_watermark
+        if self.producers.ended:
+            self.producers.on_high_watermark(high_watermark)
 
     def advance_log_start(self, offset: int) -> bool:
         """Raise the log start to `offset`; retention deletes what lies below. Return whether the log start moved."""
@@ -224,8 +226,13 @@ class Log:
 
     # Appending
 
-    def append_as_leader(self, batch: RecordBatch, leader_epoch: int, origin: AppendOrigin = FROM_CLIENT) -> Appended:
-        """Append a validated batch at the end of the log, giving it its offsets and the leader's epoch."""
+    def append_as_leader(
+        self, batch: RecordBatch, leader_epoch: int, origin: AppendOrigin = FROM_CLIENT, is_committed: bool = False
+    ) -> Appended:
+        """Append a validated batch at the end of the log, giving it its offsets and the leader's epoch.
+
+        `is_committed` moves the high watermark to the new end.
+        """
         with self.lock:
             guard = self.guard
             if guard is not None:
@@ -250,6 +257,8 @@ class Log:
                 self._note_producers(segment, (batch,), first)
                 if origin.transaction_number != NO_TRANSACTION_NUMBER:
                     self.producers.number_marker(batch.producer_id, origin.transaction_number, first)
+            if is_committed:
+                self._commit(last + 1)
             time_ms = batch.max_timestamp if batch.attributes & TIMESTAMP_TYPE_BIT else NO_TIMESTAMP
             return Appended(first, last, time_ms, self.log_start_offset)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.broker.replication.replicas import LAG_MAX_MS, ORDERS, Replica, fetch, role
 
-from ottla.broker.replication.partition import EpochEndOffset, IsrAnswer, Read
+from ottla.broker.replication.partition import EpochEndOffset, IsrAnswer, PartitionRole, Read
 from ottla.protocol.errors import ErrorCode, KafkaError
 
 
@@ -173,6 +173,25 @@ def test_a_leader_alone_commits_at_once_where_one_is_enough(tmp_path: Path) -> N
     replica.append()
 
     assert replica.partition.commit_error(0) is ErrorCode.NONE
+
+
+def test_a_leader_without_followers_commits_what_it_appends(replica: Replica) -> None:
+    """No more replicas can be in sync than there are."""
+    replica.partition.take_role(PartitionRole(1, 0, 0, (1,), frozenset({1})))
+    replica.append(2, acks=1)
+
+    assert replica.log.high_watermark == 2
+
+
+def test_a_leader_alone_in_sync_waits_for_a_follower_that_is_about_to_join(tmp_path: Path) -> None:
+    """The follower is caught up, so its leader must not be ahead of it at each append."""
+    replica = Replica(tmp_path, min_isr=1)
+    replica.lead(isr=(1,))
+    replica.append()
+    replica.fetched_by(2, offset=1)
+    replica.append(acks=1)
+
+    assert replica.log.high_watermark == 1
 
 
 # Followers

@@ -25,9 +25,11 @@ from tests.kit.clock import FakeClock
 
 from ottla.broker.storage import log as log_module
 from ottla.broker.storage.log import Log
+from ottla.broker.storage.producers.producers import FROM_COORDINATOR
 from ottla.broker.storage.segment import Segment
 from ottla.protocol.control_records import ControlType
 from ottla.protocol.errors import CorruptBatchError, ErrorCode, KafkaError
+from ottla.protocol.records import RecordBatch
 
 SIZE = len(make_batch())
 
@@ -74,6 +76,19 @@ def test_the_time_of_appending_is_told_where_the_topic_wants_it(tmp_path: Path) 
 
     assert append(log, make_batch(timestamps=[5])).log_append_time_ms == NOW
     assert [record.timestamp for batch in read_all(log) for record in batch.records()] == [NOW]
+
+
+def test_a_batch_that_nobody_else_needs_is_committed_at_once(tmp_path: Path) -> None:
+    """So is a marker: its transaction no longer holds readers back."""
+    log = make_log(tmp_path)
+    batch = make_batch(producer_id=7, producer_epoch=0, sequence=0, transactional=True)
+    log.append_as_leader(RecordBatch(batch), LEADER_EPOCH)
+    assert (log.high_watermark, log.last_stable_offset) == (0, 0)
+
+    marker = RecordBatch(make_marker(ControlType.COMMIT, producer_id=7))
+    log.append_as_leader(marker, LEADER_EPOCH, FROM_COORDINATOR, is_committed=True)
+    assert (log.high_watermark, log.last_stable_offset) == (log.log_end_offset, log.log_end_offset)
+    assert not log.producers.ended
 
 
 def test_a_duplicate_is_answered_with_its_first_offsets(tmp_path: Path) -> None:
