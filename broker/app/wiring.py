@@ -233,7 +233,7 @@ def wire_network(services: Services) -> Network:
     config, security = configs.broker(), services.security
     return Network(
         config,
-        dispatcher,
+        dispatcher.dispatch,
         security.listeners,
         quotas.connection_rate,
         lambda session, api_key: request_bytes_max(config, security.authorizer, session, api_key),

@@ -128,12 +128,6 @@ class ResponseOutbox:
         """Whether something is ready to be sent."""
         return bool(self._parts)
 
-    def open_slot(self) -> Slot:
-        """Reserve the slot for the response of the request that is being handled."""
-        slot = Slot()
-        self.slots.append(slot)
-        return slot
-
     def fill(self, slot: Slot, parts: Sequence[Any]) -> bool:
         """Fill a slot with a response; return whether something is ready to be sent."""
         slot.parts = parts
@@ -547,19 +541,28 @@ class Connection:
             self.processor.call(self._resume_reading)
 
     def _handle_each(self, dispatch: Dispatch) -> None:
-        outbox = self._outbox
+        frames, outbox = self._frames, self._outbox
+        slots = outbox.slots
         for _ in range(_TURN_REQUESTS_MAX):
             with self._lock:
-                if not self._may_begin_next() or outbox.is_blocked or self.is_muted or self.is_closed or self.is_failed:
+                if not frames or outbox.is_blocked or self.is_muted or self.is_closed or self.is_failed:
                     self._is_scheduled = False
                     return
-                frame, arrived = self._frames.popleft()
-                size = len(frame.body)
-                self._queued_bytes -= size
-                slot = outbox.open_slot()
+                frame, arrived = frames[0]
+                body = frame.body
+                is_produce = body[:2] == _PRODUCE
+                if not slots:
+                    self._only_produces_wait = is_produce
+                elif not (is_produce and self._only_produces_wait):
+                    # It waits for earlier responses.
+                    self._is_scheduled = False
+                    return
+                del frames[0]
+                self._queued_bytes -= len(body)
+                slot = Slot()
+                slots.append(slot)
                 self.requests += 1
-                is_produce = self._only_produces_wait
-            self._queue.taken(size)
+            self._queue.taken(len(body))
             if not is_produce:
                 # A Produce never waits for others. Any other request may, and those before it must not wait with it.
                 carry_out()
@@ -568,16 +571,6 @@ class Connection:
                 # A large request is worth a fetch of its own, while its records are in the caches.
                 carry_out()
         self._queue.put(self)
-
-    def _may_begin_next(self) -> bool:
-        """Whether a request is queued that need not wait for earlier responses. The caller holds the lock."""
-        if not self._frames:
-            return False
-        is_produce = self._frames[0][0].body[:2] == _PRODUCE
-        if not self._outbox.slots:
-            self._only_produces_wait = is_produce
-            return True
-        return is_produce and self._only_produces_wait
 
     def _send_ready(self) -> None:
         """Send the responses of a turn together."""

@@ -126,7 +126,7 @@ class Dispatcher:
         # Limits the log lines about clients that are not authenticated.
         self._strangers = Rarely()
 
-    def __call__(self, connection: Any, frame: Any, slot: Any, arrived: float) -> None:
+    def dispatch(self, connection: Any, frame: Any, slot: Any, arrived: float) -> None:
         """Handle one frame of a connection. Its slot is filled now or later."""
         exchange = Exchange(self, connection, slot, arrived)
         authentication = connection.session.authentication

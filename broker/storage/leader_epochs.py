@@ -30,23 +30,28 @@ UNDEFINED_END_OFFSET: Final = -1
 class LeaderEpochs:
     """The leader epochs of one log. `path` is updated when the partition's directory is renamed."""
 
-    __slots__ = ("_epochs", "_is_stored", "_start_offsets", "path")
+    __slots__ = ("_epochs", "_is_stored", "_start_offsets", "path", "stored_epoch")
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._epochs: list[int] = []
-        self._start_offsets: list[int] = []
-        # False while the last entry is in memory only; the file has all others.
-        self._is_stored = True
+        self._set([], [], is_stored=True)
 
     @classmethod
     def load(cls, path: Path) -> LeaderEpochs:
         """Read the file; after a CorruptCheckpointError, begin with `LeaderEpochs(path)` and assign from the log."""
         loaded = cls(path)
         entries = read_epochs(path)
-        loaded._epochs = [epoch for epoch, _ in entries]
-        loaded._start_offsets = [start_offset for _, start_offset in entries]
+        epochs = [epoch for epoch, _ in entries]
+        loaded._set(epochs, [start_offset for _, start_offset in entries], is_stored=True)
         return loaded
+
+    def _set(self, epochs: list[int], start_offsets: list[int], *, is_stored: bool) -> None:
+        self._epochs = epochs
+        self._start_offsets = start_offsets
+        # False while the last entry is in memory only; the file has all others.
+        self._is_stored = is_stored
+        # The newest epoch if the file has it: a batch of this epoch can be appended without a write.
+        self.stored_epoch = epochs[-1] if epochs and is_stored else NO_LEADER_EPOCH
 
     def __repr__(self) -> str:
         return f"LeaderEpochs({self.entries})"
@@ -60,11 +65,6 @@ class LeaderEpochs:
     def latest_epoch(self) -> int:
         """The newest epoch, or NO_LEADER_EPOCH."""
         return self._epochs[-1] if self._epochs else NO_LEADER_EPOCH
-
-    @property
-    def stored_epoch(self) -> int:
-        """The newest epoch if the file has it: a batch of this epoch can be appended without a write."""
-        return self._epochs[-1] if self._epochs and self._is_stored else NO_LEADER_EPOCH
 
     def epoch_for(self, offset: int) -> int:
         """Return the epoch in which an offset was, or will be, written; NO_LEADER_EPOCH if it is before all entries."""
@@ -101,7 +101,7 @@ class LeaderEpochs:
             return
         # Entries that contradict it are removed from the file too: otherwise they would be back if it is dropped.
         self._store(epochs[:-1], start_offsets[:-1])
-        self._epochs, self._start_offsets, self._is_stored = epochs, start_offsets, False
+        self._set(epochs, start_offsets, is_stored=False)
 
     def assign(self, epoch: int, start_offset: int) -> bool:
         """Note that an epoch begins at an offset; return whether the file changed.
@@ -132,8 +132,7 @@ class LeaderEpochs:
         """Take the entries of another copy of the log; an epoch that only began is in memory only, here too."""
         count = len(other._epochs) if other._is_stored else len(other._epochs) - 1
         self._store(other._epochs[:count], other._start_offsets[:count])
-        self._epochs, self._start_offsets = list(other._epochs), list(other._start_offsets)
-        self._is_stored = other._is_stored
+        self._set(list(other._epochs), list(other._start_offsets), is_stored=other._is_stored)
 
     def truncate_from_end(self, offset: int) -> None:
         """Drop the entries that begin at `offset` or later."""
@@ -149,7 +148,7 @@ class LeaderEpochs:
             epochs, start_offsets = self._epochs[index:], [offset, *self._start_offsets[index + 1 :]]
             count = len(epochs) if is_stored else len(epochs) - 1
             self._store(epochs[:count], start_offsets[:count], durable=False)
-            self._epochs, self._start_offsets, self._is_stored = epochs, start_offsets, is_stored
+            self._set(epochs, start_offsets, is_stored=is_stored)
 
     def clear(self) -> None:
         """Drop all entries; the log restarts at another offset."""
@@ -163,5 +162,5 @@ class LeaderEpochs:
         is_news = epochs != self._epochs[:count] or start_offsets != self._start_offsets[:count]
         if is_news:
             write_epochs(self.path, zip(epochs, start_offsets, strict=True), durable=durable)
-        self._epochs, self._start_offsets, self._is_stored = epochs, start_offsets, True
+        self._set(epochs, start_offsets, is_stored=True)
         return is_news

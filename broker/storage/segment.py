@@ -197,14 +197,13 @@ class Segment:
     def append(self, batch: RecordBatch, base_offset: int, leader_epoch: int) -> None:
         """Write a batch at the end, with its offset and epoch. An OSError leaves the segment as it was."""
         self.used = True
-        position = self.size
+        position, size, max_timestamp = self.size, batch.size, batch.max_timestamp
         (self._map or self._open_map()).write_batch(position, batch.view, base_offset, leader_epoch)
         last_offset = base_offset + batch.last_offset_delta
-        self._note(position, batch.size, last_offset, batch.max_timestamp)
+        self._note(position, size, last_offset, max_timestamp)
         recent = self._recent
         recent[base_offset] = tuple.__new__(
-            BatchAt,
-            (position, batch.size, base_offset, last_offset, batch.max_timestamp, leader_epoch, batch.producer_id),
+            BatchAt, (position, size, base_offset, last_offset, max_timestamp, leader_epoch, batch.producer_id)
         )
         if len(recent) > _RECENT_MAX:
             del recent[next(iter(recent))]

@@ -86,7 +86,7 @@ class AttackedBroker:
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
-        self._dispatch = Dispatcher(
+        self._dispatcher = Dispatcher(
             HANDLERS, broker.services.for_handlers(), broker.services.configs.broker, RequestMetrics()
         )
 
@@ -104,7 +104,7 @@ class AttackedBroker:
         """Handle the body of one frame."""
         ended = OneRequest()
         begun = time.thread_time()
-        self._dispatch(ended, Frame(memoryview(frame), None), object(), time.monotonic())
+        self._dispatcher.dispatch(ended, Frame(memoryview(frame), None), object(), time.monotonic())
         return Cost(time.thread_time() - begun, ended)
 
     def peak_bytes(self, frame: bytes) -> int:
@@ -112,7 +112,7 @@ class AttackedBroker:
         gc.collect()
         tracemalloc.start()
         try:
-            self._dispatch(OneRequest(), Frame(memoryview(frame), None), object(), time.monotonic())
+            self._dispatcher.dispatch(OneRequest(), Frame(memoryview(frame), None), object(), time.monotonic())
             return tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()
@@ -123,7 +123,7 @@ class AttackedBroker:
         tracemalloc.start()
         try:
             for _ in range(times):
-                self._dispatch(OneRequest(), Frame(memoryview(frame), None), object(), time.monotonic())
+                self._dispatcher.dispatch(OneRequest(), Frame(memoryview(frame), None), object(), time.monotonic())
             gc.collect()
             return tracemalloc.get_traced_memory()[0]
         finally:

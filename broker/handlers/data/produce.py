@@ -55,6 +55,8 @@ _FORMAT_2_VERSION = 3
 _ZSTD_VERSION = 7
 _HINTS_VERSION = 10
 _ABORTABLE_VERSION = 11
+# The lower half of the attributes has all that is asked here.
+_LOW_ATTRIBUTES_POSITION = ATTRIBUTES_POSITION + 1
 
 
 # What the coordinator of a transaction answers, as producers understand it. They know nothing of its coordinator here.
@@ -107,7 +109,7 @@ class _Waiting:
         """Respond when the appends are done, or the client's timeout is over."""
         timeout_ms = self._request.body.timeout_ms
         PendingAppends(self._appends).when_done(
-            timeout_ms, lambda: respond(lambda: _response(self._request, self._results))
+            timeout_ms, lambda: respond(lambda: _response(self._request, self._results, may_wait=False))
         )
 
 
@@ -184,22 +186,32 @@ def _answered(request: DataRequest, results: _Results) -> ProduceResponse | Dela
             # The client expects no response, so it learns of the error by losing the connection.
             raise RequestFailedError("a produce with acks=0 failed")
         return None
-    pending: list[PendingAppend] = []
-    for of_topic in results.values():
-        for _, result in of_topic:
-            if isinstance(result, PendingAppend) and result.outcome is None:
-                pending.append(result)
-    return _Waiting(request, results, pending) if pending else _response(request, results)
+    response = _response(request, results, may_wait=True)
+    if response is not None:
+        return response
+    return _Waiting(
+        request,
+        results,
+        [
+            result
+            for of_topic in results.values()
+            for _, result in of_topic
+            if isinstance(result, PendingAppend) and result.outcome is None
+        ],
+    )
 
 
-def _response(request: DataRequest, results: _Results) -> ProduceResponse:
+def _response(request: DataRequest, results: _Results, *, may_wait: bool) -> ProduceResponse | None:
+    """Return the response; None if an append has no outcome yet and may wait for it."""
     responses: list[TopicProduceResponse] = []
     not_leading: list[TopicPartition] = []
     for topic, of_topic in results.items():
         answers: list[PartitionProduceResponse] = []
         responses.append(TopicProduceResponse(name=topic, partition_responses=answers))
         for index, result in of_topic:
-            answer = _answer(index, result)
+            answer = _answer(index, result, may_wait)
+            if answer is None:
+                return None
             answers.append(answer)
             if answer.error_code and answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
                 not_leading.append(TopicPartition(topic, index))
@@ -220,10 +232,12 @@ def _response(request: DataRequest, results: _Results) -> ProduceResponse:
     )
 
 
-def _answer(index: int, result: PendingAppend | _Failed) -> PartitionProduceResponse:
+def _answer(index: int, result: PendingAppend | _Failed, may_wait: bool) -> PartitionProduceResponse | None:
     if isinstance(result, PendingAppend):
-        # The time is over for an append without an outcome.
         outcome = result.outcome
+        if outcome is None and may_wait:
+            return None
+        # The time is over for an append without an outcome.
         code = ErrorCode.REQUEST_TIMED_OUT if outcome is None else outcome
         if code is ErrorCode.NONE:
             appended = result.appended
@@ -269,8 +283,8 @@ def _failed(request: DataRequest, topic: str, error: KafkaError) -> _Failed:
 def _append(request: DataRequest, topic: str, data: PartitionProduceData) -> PendingAppend:
     """Append one partition's batch."""
     records = _checked_records(request, topic, data)
-    partition, acks = request.services.partitions.get(TopicPartition(topic, data.index)), request.body.acks
-    return partition.append_validated(partition.validated(records, acks), acks)
+    partition = request.services.partitions.get(TopicPartition(topic, data.index))
+    return partition.append(records, required_acks=request.body.acks)
 
 
 class _Transaction:
@@ -365,7 +379,7 @@ def _checked_records(request: DataRequest, topic: str, data: PartitionProduceDat
     if not records:
         raise KafkaError(ErrorCode.INVALID_RECORD, "no records")
     # Records that are shorter than a header are refused by `append`.
-    attributes = records[ATTRIBUTES_POSITION + 1] if len(records) >= BATCH_HEADER_BYTES else 0
+    attributes = records[_LOW_ATTRIBUTES_POSITION] if len(records) >= BATCH_HEADER_BYTES else 0
     if version < _ZSTD_VERSION and attributes & CODEC_MASK == Codec.ZSTD:
         raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7 or later")
     if attributes & TRANSACTIONAL_BIT and request.body.transactional_id is None:

@@ -127,7 +127,7 @@ def walks(directory: Path) -> Walks:
         broker.lead("t", isr=(1, _FOLLOWER))
         services = broker.services
         waiting = services.partitions.waits.produces
-        dispatch = Dispatcher(HANDLERS, services.for_handlers(), services.configs.broker, services.requests)
+        dispatch = Dispatcher(HANDLERS, services.for_handlers(), services.configs.broker, services.requests).dispatch
         with (
             serving_securely(dispatch, services.configs.broker(), {}) as served,
             served.connect() as producer,

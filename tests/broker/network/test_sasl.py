@@ -111,7 +111,7 @@ def serving_sasl(**options: str) -> Iterator[SaslServed]:
     users: Any = SimpleNamespace(get=credential, secret=b"secret", style=lambda _mechanism: CredentialStyle())
     listener = SaslListener("SASL_PLAINTEXT", lambda: config, users)
     dispatcher = Dispatcher(handlers, services_of(config).for_handlers(), lambda: config, RequestMetrics())
-    with serving_securely(dispatcher, config, {"SASL_PLAINTEXT": ListenerSecurity(None, listener)}) as served:
+    with serving_securely(dispatcher.dispatch, config, {"SASL_PLAINTEXT": ListenerSecurity(None, listener)}) as served:
         yield SaslServed(served, listener, handled)
 
 
@@ -348,7 +348,7 @@ def test_listeners_without_sasl_say_so() -> None:
     """Both requests are an error in the client's state."""
     config = BrokerConfig.of({"broker.id": "1", "log.dirs": "/nowhere"})
     dispatcher = Dispatcher(HANDLERS, services_of(config).for_handlers(), lambda: config, RequestMetrics())
-    with serving_securely(dispatcher, config, {}) as served, served.connect() as client:
+    with serving_securely(dispatcher.dispatch, config, {}) as served, served.connect() as client:
         handshake = asked(client, Api.SASL_HANDSHAKE, 1, SaslHandshakeRequest(mechanism="PLAIN"))
         assert handshake.error_code == ErrorCode.ILLEGAL_SASL_STATE
         token = asked(client, Api.SASL_AUTHENTICATE, 2, SaslAuthenticateRequest(auth_bytes=b""))

@@ -447,7 +447,7 @@ def test_a_log_that_blocks_stalls_neither_the_loop_nor_other_connections(tmp_pat
         for topic in ("slow", "quick"):
             broker.lead(topic, replicas=(1,))
         services = broker.services
-        dispatch = Dispatcher(HANDLERS, services.for_handlers(), services.configs.broker, services.requests)
+        dispatch = Dispatcher(HANDLERS, services.for_handlers(), services.configs.broker, services.requests).dispatch
         slow = services.partitions.get(TopicPartition("slow", 0))
         with (
             serving_securely(dispatch, services.configs.broker(), {}) as served,

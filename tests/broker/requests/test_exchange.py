@@ -88,10 +88,10 @@ class Exchanged:
         handlers = {api: Entry(handle, api.versions, HANDLERS[api].services)}
         services = self.cluster.services
         self.metrics = RequestMetrics()
-        dispatch = Dispatcher(handlers, services.for_handlers(), services.configs.broker, self.metrics)
+        dispatcher = Dispatcher(handlers, services.for_handlers(), services.configs.broker, self.metrics)
         frame = b"".join(encode_request(api, version, 7, "test", body))
         with capture_logs() as self.logged:
-            dispatch(self.connection, SimpleNamespace(body=frame), None, 0.0)
+            dispatcher.dispatch(self.connection, SimpleNamespace(body=frame), None, 0.0)
 
     def time_passes(self) -> None:
         """Let everything that waits come to its deadline."""

@@ -73,8 +73,8 @@ class Asked:
     def __init__(self, services: Services, api: Api, version: int, body: Message, client_id: str = CLIENT) -> None:
         frame = b"".join(encode_request(api, version, 7, client_id, body))
         connection = FakeConnection()
-        dispatch = Dispatcher(HANDLERS, services.for_handlers(), services.configs.broker, RequestMetrics())
-        dispatch(connection, SimpleNamespace(body=frame), None, 0.0)
+        dispatcher = Dispatcher(HANDLERS, services.for_handlers(), services.configs.broker, RequestMetrics())
+        dispatcher.dispatch(connection, SimpleNamespace(body=frame), None, 0.0)
         self.size = len(frame)
         self.muted_ms = round(connection.muted_seconds * 1000)
         self.response: Any = None

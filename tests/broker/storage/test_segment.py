@@ -315,6 +315,17 @@ def test_an_index_is_full_at_its_limit(tmp_path: Path) -> None:
     assert segment.time_index.path.stat().st_size <= 60
 
 
+def test_the_room_in_an_index_is_asked_again_when_the_files_were_closed(tmp_path: Path) -> None:
+    """What is loaded then may be another index."""
+    segment = make_segment(tmp_path, 5, LIMITS._replace(index_interval_bytes=0))
+    assert segment.index_room > 0
+
+    assert segment.release()
+    assert segment.index_room == 0
+    assert not segment.is_index_full
+    assert segment.index_room > 0
+
+
 def test_slices_are_sent_without_a_copy(tmp_path: Path) -> None:
     """sendfile takes what the socket takes, and goes on from there."""
     segment = make_segment(tmp_path, 50)
