@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from msgspec import UNSET, Struct, field
@@ -31,6 +31,9 @@ from ottla.protocol.primitives import uuid_from_text, uuid_to_text
 DEFAULT_COUNT: Final = -1
 
 _ATTEMPTS_MAX: Final = 10
+
+# By the ids of brokers; None for a broker without one.
+_Racks = dict[int, str | None]
 
 
 class TopicSpec(Struct, frozen=True):
@@ -149,22 +152,47 @@ class Topics:
                 raise KafkaError(
                     ErrorCode.INVALID_REQUEST, "give either an assignment, or the numbers of partitions and replicas"
                 )
-            return _checked_assignment(topic.assignment, self._racks())
+            return _checked_assignment(topic.assignment, self._racks_with(topic.assignment.values()))
         config = self._config()
         partitions, replicas = counts
+        replication_factor = config.default_replication_factor if replicas == DEFAULT_COUNT else replicas
         return placement(
-            self._open_racks(),
+            self._open_racks(replication_factor),
             config.num_partitions if partitions == DEFAULT_COUNT else partitions,
-            config.default_replication_factor if replicas == DEFAULT_COUNT else replicas,
+            replication_factor,
         )
 
-    def _racks(self) -> dict[int, str | None]:
-        return {broker.id: broker.rack for broker in self._metadata.snapshot.brokers.values()}
+    def _racks(self, is_enough: Callable[[_Racks], bool]) -> _Racks:
+        """Return the racks of the live brokers.
 
-    def _open_racks(self) -> dict[int, str | None]:
+        The metadata lacks a broker for a moment after it has registered. So if there are too few, ZooKeeper is asked
+        before a request is refused.
+        """
+        known = {broker.id: broker.rack for broker in self._metadata.snapshot.brokers.values()}
+        return known if is_enough(known) else known | self._registered_racks()
+
+    def _registered_racks(self) -> _Racks:
+        ids = [int(name) for name in self._zookeeper.children(znodes.BROKER_IDS) if name.isdecimal()]
+        racks: _Racks = {}
+        for broker, node in zip(ids, self._zookeeper.read_many(list(map(znodes.broker_path, ids))), strict=True):
+            if node is not None:
+                rack = znodes.BrokerNode.decode(node.data, znodes.broker_path(broker)).rack
+                racks[broker] = None if rack is UNSET else rack
+        return racks
+
+    def _racks_with(self, assignment: Iterable[Sequence[int]]) -> _Racks:
+        named = {broker for replicas in assignment for broker in replicas}
+        return self._racks(lambda known: known.keys() >= named)
+
+    def _open_racks(self, replication_factor: int) -> _Racks:
         """Return the racks of the brokers that get new replicas."""
         drained = self._config().ottla_drained_brokers
-        return {broker: rack for broker, rack in self._racks().items() if str(broker) not in drained}
+
+        def is_open(broker: int) -> bool:
+            return str(broker) not in drained
+
+        racks = self._racks(lambda known: sum(map(is_open, known)) >= replication_factor)
+        return {broker: rack for broker, rack in racks.items() if is_open(broker)}
 
     def _write_new(self, topic: TopicSpec, topic_id: bytes, assignment: Mapping[int, Sequence[int]]) -> None:
         """Write config and assignment in one step: no broker ever sees the topic without its config."""
@@ -209,14 +237,15 @@ class Topics:
         if not first:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{name} has no partition 0")
         if assignment is None:
-            racks = self._open_racks()
+            racks = self._open_racks(len(first))
             start = start_of_added(sorted(racks), first[0])
             return placement(racks, count - present, len(first), first_partition=present, start=start)
         if len(assignment) != count - present:
             detail = f"{count - present} partitions are added, but replicas are given for {len(assignment)}"
             raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, detail)
         added = {present + index: replicas for index, replicas in enumerate(assignment)}
-        return _checked_assignment(added, self._racks(), first_partition=present, replication_factor=len(first))
+        racks = self._racks_with(assignment)
+        return _checked_assignment(added, racks, first_partition=present, replication_factor=len(first))
 
 
 def refuse_existing(zookeeper: ZooKeeper, name: str) -> None:

@@ -65,6 +65,24 @@ def test_impossible_topics_are_refused_and_leave_nothing(connect: Connect) -> No
     assert refused(facade, TopicSpec("a", 1, 1, configs={"no.such.option": "1"})) is ErrorCode.INVALID_CONFIG
 
 
+def test_brokers_that_registered_a_moment_ago_get_replicas(connect: Connect) -> None:
+    """The metadata does not have them yet: without them, the first topic after a start would be refused."""
+    facade = Facade(connect(), {"ottla.drained.brokers": "4"}, brokers=(1,))
+    for broker in (1, 2, 3, 4):
+        node = znodes.BrokerNode(host="localhost", port=9092 + broker)
+        facade.zookeeper.create(znodes.broker_path(broker), node.encode())
+
+    placed = facade.cluster.create_topic(TopicSpec("placed", 1, 3))
+    assigned = facade.cluster.create_topic(TopicSpec("assigned", assignment={0: [3, 1]}))
+    added = facade.cluster.create_partitions("assigned", 2)
+
+    assert sorted(placed.assignment[0]) == [1, 2, 3]
+    assert assigned.assignment == {0: [3, 1]}
+    assert len(added[1]) == 2
+    with pytest.raises(KafkaError):
+        facade.cluster.create_topic(TopicSpec("too-many", 1, 4))
+
+
 def test_names_are_taken_once(connect: Connect) -> None:
     """Also those that differ only in dots and underscores."""
     facade = Facade(connect())
