@@ -15,6 +15,7 @@ from tests.interop.clients.record import Sent
 from tests.interop.conftest import CreateTopic
 from tests.interop.members.all import LIBRARIES, member
 from tests.interop.members.member import Joining, Member, share, watch_until
+from tests.interop.members.python import PythonMember
 from tests.interop.raw import RawConnection, retrying
 from tests.kit.broker_process import BrokerProcess
 from tests.kit.guarded_process import GuardedProcess
@@ -82,6 +83,25 @@ def test_members_that_come_and_go_share_the_partitions(
 
         with member(COMPANIES[company][-1], broker.bootstrap, how) as again:
             watch_until(lambda: share([*stayed, again], everything), *stayed, again)
+
+
+class HastyMember(PythonMember):
+    """A kafka-python whose polls are often over before it has joined, as on a machine with much other work."""
+
+    poll_ms_min = poll_ms_max = 30
+
+
+def test_a_member_whose_poll_ends_while_it_joins_stays_in_the_group(
+    broker: BrokerProcess, create_topic: CreateTopic, group: str
+) -> None:
+    """It goes on to send heartbeats, so it hears of the next member and gives it its share."""
+    everything = partitions_of(topic := create_topic(partitions=6), 6)
+    how = Joining(group, (topic,), session_timeout_ms=SESSION_TIMEOUT_MS)
+    with HastyMember(broker.bootstrap, how) as first:
+        watch_until(lambda: share([first], everything), first)
+
+        with HastyMember(broker.bootstrap, how) as second:
+            watch_until(lambda: share([first, second], everything), first, second)
 
 
 def test_the_partitions_of_members_that_are_killed_go_to_the_others(

@@ -6,10 +6,11 @@ import warnings
 from collections.abc import Iterable
 from typing import Any
 
-from tests.interop.clients.python import KafkaConsumer
+from tests.interop.clients.python import KafkaConsumer, errors
 from tests.interop.clients.python import TopicPartition as TheirPartition
 from tests.interop.clients.record import DEADLINE_S
 from tests.interop.members.member import HEARTBEAT_INTERVAL_MS, POLL_MS, Commit, Got, Member
+from tests.kit.waiting import until
 
 from ottla.protocol.identifiers import TopicPartition
 
@@ -26,10 +27,6 @@ _ASSIGNORS = {
     "cooperative-sticky": CooperativeStickyAssignor,
 }
 _NO_EPOCH = -1
-# It joins during a poll, waits for metadata before that, and begins again where a poll is too short for both. On a
-# machine with other work it never ends, unless polls become longer.
-_POLL_MS = 300
-_POLL_MS_MAX = 10_000
 _METADATA_MAX_AGE_MS = 2000
 
 
@@ -37,10 +34,14 @@ class PythonMember(Member):
     """A KafkaConsumer."""
 
     name = "kafka-python"
-    _poll_ms = _POLL_MS
+    # It joins during a poll, waits for metadata before that, and begins again where a poll is too short for both. On a
+    # machine with other work it never ends, unless polls become longer.
+    poll_ms_min = 300
+    poll_ms_max = 10_000
 
     def _open(self) -> None:
         how = self.how
+        self._poll_ms = self.poll_ms_min
         self._client: Any = KafkaConsumer(
             bootstrap_servers=self.bootstrap,
             group_id=how.group,
@@ -67,8 +68,13 @@ class PythonMember(Member):
     def _poll(self) -> Iterable[Got]:
         for partition, records in self._client.poll(timeout_ms=self._poll_ms).items():
             yield from (Got(TopicPartition(*partition), record.offset, record.value) for record in records)
-        is_joining = self._client._coordinator.need_rejoin()
-        self._poll_ms = min(2 * self._poll_ms, _POLL_MS_MAX) if is_joining else _POLL_MS
+        coordinator = self._client._coordinator
+        is_joining = coordinator.need_rejoin()
+        if coordinator._join_task is not None and not is_joining:
+            # Its metadata had changed, so it joined again, and the poll was over before that. It forgets to end this:
+            # it has its partitions, but sends no heartbeats any more.
+            coordinator.request_rejoin()
+        self._poll_ms = min(2 * self._poll_ms, self.poll_ms_max) if is_joining else self.poll_ms_min
 
     def _assignment(self) -> frozenset[TopicPartition]:
         return frozenset(TopicPartition(*partition) for partition in self._client.assignment())
@@ -80,12 +86,20 @@ class PythonMember(Member):
         return int(self._client.group_metadata().generation_id)
 
     def _commit(self, offsets: dict[TopicPartition, Commit]) -> None:
-        self._client.commit(
-            {
-                TheirPartition(*partition): OffsetAndMetadata(*commit, _NO_EPOCH)
-                for partition, commit in offsets.items()
-            },
-            timeout_ms=DEADLINE_S * 1000,
+        theirs = {
+            TheirPartition(*partition): OffsetAndMetadata(*commit, _NO_EPOCH) for partition, commit in offsets.items()
+        }
+
+        def is_committed() -> bool:
+            self._client.commit(theirs, timeout_ms=DEADLINE_S * 1000)
+            return True
+
+        # It may just be joining again, and asks for a poll first.
+        until(
+            is_committed,
+            "it commits",
+            meanwhile=lambda: self.got.extend(self._poll()),
+            not_yet=errors.RebalanceInProgressError,
         )
 
     def _committed(self, partition: TopicPartition) -> Commit | None:
