@@ -13,11 +13,24 @@ from tests.kit.broker_process import BrokerProcess
 from tests.kit.zookeeper import ZooKeeper, ZooKeeperServer
 
 _GAP = "longest gap"
+_FOLDER = Path(__file__).parent
+_CLUSTERS = pytest.StashKey[SharedClusters]()
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Mark all tests of this folder: `make faults` runs them, and the long ones that other folders have."""
     item.add_marker(pytest.mark.faults)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+    """End the clusters when tests of other folders follow: idle ones cost a tenth of a processor all together."""
+    try:
+        return (yield)
+    finally:
+        clusters = item.config.stash.get(_CLUSTERS, None)
+        if clusters is not None and (nextitem is None or _FOLDER not in nextitem.path.parents):
+            clusters.close()
 
 
 @pytest.fixture(scope="session")
@@ -37,9 +50,9 @@ def protocol(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="session")
-def shared_clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedClusters]:
+def shared_clusters(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedClusters]:
     """The clusters that the fault tests of a worker use one after the other."""
-    made = SharedClusters(tmp_path_factory.mktemp("clusters"))
+    made = pytestconfig.stash[_CLUSTERS] = SharedClusters(tmp_path_factory.mktemp("clusters"))
     yield made
     made.close()
 

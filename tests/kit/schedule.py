@@ -36,7 +36,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
         if (group := group_of(item)) is not None:
             item.add_marker(pytest.mark.xdist_group(group))
     yield
-    items.sort(key=_rank)
+    # Fault tests share clusters, which end when others follow.
+    items.sort(key=lambda item: (_rank(item), "tests/faults" not in item.path.parent.as_posix()))
 
 
 def group_of(item: pytest.Item) -> str | None:
