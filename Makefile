@@ -10,8 +10,8 @@ STAMP  := $(VENV)/.installed
 # hundreds of processes.
 export PYTHONDONTWRITEBYTECODE :=
 
-# Three workers, on two cores: half of the time a test waits. tests/kit/schedule.py says which tests belong together.
-WORKERS  ?= 3
+# Four workers, on two cores: half of the time a test waits. tests/kit/schedule.py says which tests belong together.
+WORKERS  ?= 4
 # A test that hangs ends its worker after its limit, and the run with it: pytest-xdist gives a new worker no tests, and
 # would wait for it for ever.
 PARALLEL := --numprocesses $(WORKERS) --dist loadgroup --no-loadscope-reorder --max-worker-restart 0 --durations 20

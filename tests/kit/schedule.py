@@ -1,4 +1,4 @@
-"""Which test runs in which worker, and when. `make test` has three workers, which take tests from one list.
+"""Which test runs in which worker, and when. `make test` has four workers, which take tests from one list.
 
 Tests that share something dear to start stay in one worker: a group. All others go to the worker that is free. What
 takes longest comes first, so that thousands of short tests fill what is left at the end.
