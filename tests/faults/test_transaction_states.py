@@ -339,6 +339,9 @@ def test_f41_a_batch_that_comes_after_the_abort_begins_no_transaction(producer: 
     producer.begin(0, value=b"b")
     producer.abort()
     until(lambda: markers(producer, 0) == 2, "the marker of the abort")
+    # Until the coordinator has noted that all markers are written, it answers that the producer should try again.
+    coordinator = producer.coordinator()
+    until(lambda: producer.state(coordinator) == "CompleteAbort", "the abort is complete")
     assert producer.produce(0, b"late") is ErrorCode.INVALID_TXN_STATE
     assert librdkafka.end(producer.cluster.bootstrap, producer.topic) == 4
 
