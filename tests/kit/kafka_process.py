@@ -184,7 +184,7 @@ def quick_start(libs: JarSet) -> Sequence[str]:
     """
     # Java ignores the file of another Java.
     version = Path(java()).resolve().stat().st_mtime_ns
-    archive = kafka_home() / f"{libs.folder}-{version}.jsa"
+    archive = kafka_home() / f"{libs.folder}.{version}.jsa"
     try:
         if not archive.exists():
             _rehearse(libs, archive)
@@ -202,7 +202,7 @@ def _rehearse(libs: JarSet, archive: Path) -> None:
             made = Path(name) / archive.name
             with _Rehearsal(libs, Path(name) / "broker", made) as broker:
                 broker.stop()
-            for earlier in home.glob(f"{libs.folder}-[0-9]*.jsa"):
+            for earlier in home.glob(f"{libs.folder}.*.jsa"):
                 earlier.unlink()
             made.rename(archive)
 
