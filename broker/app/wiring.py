@@ -108,6 +108,7 @@ def wire(config: BrokerConfig, zookeeper: ZooKeeper, clocks: Clocks) -> Services
             exists=lambda partition: metadata.snapshot.partition(*partition) is not None,
             broker_epoch=lambda: membership.broker_epoch,
             may_lead_alone=lambda: membership.may_lead_alone,
+            was_heard_within_ms=membership.was_heard_within_ms,
             verifies_transactions=lambda: configs.broker().transaction_partition_verification_enable,
             group_commit=group_commit,
         ),
@@ -171,6 +172,7 @@ def wire(config: BrokerConfig, zookeeper: ZooKeeper, clocks: Clocks) -> Services
             broker_id,
             lambda: membership.broker_epoch,
             partial(unregistered, membership, metadata, partitions),
+            lambda: membership.may_lead_alone,
         ),
         role_changed,
     )

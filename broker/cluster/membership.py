@@ -64,6 +64,13 @@ class Membership:
         """
         return self.broker_epoch >= 0 and self._zookeeper.is_session_sure
 
+    def was_heard_within_ms(self, limit_ms: int) -> bool:
+        """Whether ZooKeeper is known to have heard from this member in the last `limit_ms`. Cheap; any thread may ask.
+
+        Pings are answered all the time, so a member that was not heard for long probably hears nobody.
+        """
+        return self.broker_epoch >= 0 and self._zookeeper.was_heard_within(limit_ms / 1000)
+
     def prepare(self) -> None:
         """Create the parents of all other nodes."""
         self._zookeeper.ensure_paths(znodes.PERSISTENT_PATHS)

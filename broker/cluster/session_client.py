@@ -48,6 +48,11 @@ class SessionClient(KazooClient):  # type: ignore[misc]
         return failure
 
     @property
+    def heard_at(self) -> float:
+        """When the newest request that is known to have reached a server was sent, by the monotonic clock."""
+        return self._connection.heard_at
+
+    @property
     def sure_until(self) -> float:
         """The time, by the monotonic clock, before which no server can have ended the session."""
         return self._connection.sure_until
@@ -150,8 +155,8 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
 
     def __init__(self, client: KazooClient, login: DigestLogin | None) -> None:
         super().__init__(client, client._conn_retry.copy(), logger=client.logger, sasl_options=_sasl_options(login))
-        # Changed by kazoo's thread; any thread may read it.
-        self.sure_until = 0.0
+        # Changed by kazoo's thread; any thread may read them.
+        self.heard_at = self.sure_until = 0.0
         self._session_timeout_s = 0.0
         # When each request that waits for an answer was sent, in the order of kazoo's `_pending`.
         self._sent: deque[float] = deque()
@@ -197,6 +202,7 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
         return answer
 
     def _arrived(self, sent: float) -> None:
+        self.heard_at = max(self.heard_at, sent)
         self.sure_until = max(self.sure_until, sent + self._session_timeout_s)
 
 

@@ -184,6 +184,13 @@ class ZooKeeper:
         is_open = self._state in (SessionState.CONNECTED, SessionState.SUSPENDED)
         return is_open and client is not None and time.monotonic() < client.sure_until
 
+    def was_heard_within(self, seconds: float) -> bool:
+        """Whether a server is known to have received a request of this session in the last `seconds`. Cheap; any
+        thread may ask.
+        """
+        client = self._client
+        return self.is_session_sure and client is not None and time.monotonic() - client.heard_at <= seconds
+
     # The session
 
     def start(self) -> None:

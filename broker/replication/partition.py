@@ -86,6 +86,8 @@ class PartitionContext(Struct):
     broker_epoch: Callable[[], int] = lambda: -1
     # False while our ZooKeeper session may have expired, so that another broker may lead.
     may_lead_alone: Callable[[], bool] = lambda: True
+    # Whether ZooKeeper is known to have heard from us in the last so many milliseconds.
+    was_heard_within_ms: Callable[[int], bool] = lambda limit_ms: True
     # Whether the coordinator must confirm that a partition is part of a transaction, before its first batch.
     verifies_transactions: Callable[[], bool] = lambda: False
     # Sends a proposal to the controller; the answer comes to `take_isr_answer`.
@@ -387,14 +389,20 @@ class Partition:
         return leadership is None or self.log.high_watermark >= leadership.start_offset
 
     def shrink_isr(self) -> None:
-        """Propose an ISR without the members that have not kept up. Called periodically."""
+        """Propose an ISR without the members that have not kept up. Called periodically.
+
+        A broker that hears nobody, though others hear it, sees all its followers fall behind. Its own session ends a
+        little later, and if it were alone in the ISR then, nobody could lead. So it must have an answer of ZooKeeper
+        that is newer than the silence of its followers.
+        """
         context = self._context
         with self.lock:
             leadership = self._leadership
             if leadership is None or leadership.pending is not None or len(leadership.role.isr) == 1:
                 return
-            lagging = leadership.lagging(self.log.log_end_offset, context.clock(), context.lag_max_ms())
-            if not lagging:
+            lag_max_ms = context.lag_max_ms()
+            lagging = leadership.lagging(self.log.log_end_offset, context.clock(), lag_max_ms)
+            if not lagging or not context.was_heard_within_ms(lag_max_ms // 2):
                 return
             isr = leadership.role.isr - lagging
             proposal = leadership.propose(self.partition, self.topic_id, isr, context.broker_epoch())
@@ -533,6 +541,7 @@ class Partition:
             or broker in leadership.maximal_isr
             or not leadership.may_join(broker, self.log.high_watermark)
             or not self._context.is_alive(broker)
+            or not self._context.may_lead_alone()
         ):
             return None
         isr = leadership.role.isr | {broker}

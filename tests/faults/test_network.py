@@ -83,8 +83,13 @@ def test_f10_a_leader_that_others_reach_in_one_direction_only(networked_experime
     """It hears nobody, or nobody hears it; no leader stays without followers, and nothing is lost."""
     experiment, cluster = networked_experiment, networked_experiment.cluster
     network = network_of(cluster)
-    leader = others(cluster.state.controller())[0]
+    leader, follower = others(cluster.state.controller())
     experiment.start(replicas_led_by(leader, *others(leader)))
+    # When the follower is back, the leader proposes it, and from then on it has a connection to the controller. Without
+    # one, a leader that hears nobody could not propose anything.
+    kill(cluster, follower)
+    cluster.start_brokers(follower)
+    experiment.wait_for_full_isr()
     with experiment.fault("one-way cut", f"broker {leader}", 2 * ACK_GAP_MAX_S) as fault:
         for other in (*map(host, others(leader)), "zookeeper"):
             network.cut_one_way(*((other, host(leader)) if is_deaf else (host(leader), other)))

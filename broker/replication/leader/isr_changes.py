@@ -5,6 +5,7 @@ come during a request go together into the next one. A proposal is sent until th
 proposes again, the newer proposal counts; the older one is answered as uncertain, because it may have been sent.
 
 A request without proposals checks whether the controller knows this broker, in case ZooKeeper cannot be reached.
+Proposals wait meanwhile: a leader that cannot reach ZooKeeper changes no ISR.
 """
 
 from __future__ import annotations
@@ -65,12 +66,17 @@ class IsrChanges:
         node_id: int,
         broker_epoch: Callable[[], int],
         on_unregistered: Callable[[], None] = lambda: None,
+        may_propose: Callable[[], bool] = lambda: True,
     ) -> None:
-        """`on_unregistered` is called, repeatedly, while the controller does not know this life of the broker."""
+        """`on_unregistered` is called, repeatedly, while the controller does not know this life of the broker.
+
+        Proposals wait while `may_propose` returns False. It must be cheap, and take no lock.
+        """
         self._controller = controller
         self._node_id = node_id
         self._broker_epoch = broker_epoch
         self.on_unregistered = on_unregistered
+        self._may_propose = may_propose
         # All fields below are under `_changed`.
         self._changed = threading.Condition()
         self._waiting: dict[TopicPartition, _Waiting] = {}
@@ -137,12 +143,15 @@ class IsrChanges:
     def _next(self) -> list[_Waiting] | None:
         """Wait for proposals, or for a question about the registration; return the proposals, or None when stopped."""
         with self._changed:
-            while not self._waiting and not self._is_in_doubt and not self._is_stopped:
-                self._changed.wait()
+            while not (self._waiting and self._may_propose()) and not self._is_in_doubt and not self._is_stopped:
+                # Nobody tells when a doubt ends.
+                self._changed.wait(_RETRY_SECONDS if self._waiting else None)
             if self._is_stopped:
                 return None
             self._is_in_doubt = False
-            batch, self._waiting = list(self._waiting.values()), {}
+            batch: list[_Waiting] = []
+            if self._may_propose():
+                batch, self._waiting = list(self._waiting.values()), {}
             replaced, self._replaced = self._replaced, []
         for waiting in replaced:
             self._answer(waiting, IsrAnswer(ErrorCode.INVALID_UPDATE_VERSION))

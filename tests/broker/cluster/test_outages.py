@@ -268,6 +268,23 @@ def test_the_session_is_sure_as_long_as_requests_arrive(server: ZooKeeperServer,
     assert not zookeeper.is_session_sure
 
 
+def test_a_broker_knows_how_lately_a_server_has_heard_it(server: ZooKeeperServer, observe: Observe) -> None:
+    """It knows that long before the session is in doubt."""
+    zookeeper = observe(30_000).zookeeper
+    zookeeper.read("/")
+    assert zookeeper.was_heard_within(TIMEOUT_S)
+    server.pause()
+    try:
+        until(lambda: not zookeeper.was_heard_within(0.2), "silence")
+        assert zookeeper.is_session_sure
+    finally:
+        server.resume()
+    zookeeper.read("/")
+    assert zookeeper.was_heard_within(TIMEOUT_S)
+    expire(zookeeper)
+    assert not zookeeper.was_heard_within(TIMEOUT_S)
+
+
 def test_an_answer_that_waited_unread_proves_only_what_held_when_it_was_asked_for(
     observe: Observe, monkeypatch: pytest.MonkeyPatch
 ) -> None:

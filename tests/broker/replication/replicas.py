@@ -65,6 +65,8 @@ class Replica:
         self.clock = FakeClock(NOW_MS)
         self.live = {1, 2, 3}
         self.may_lead_alone = True
+        # How long ago ZooKeeper is known to have heard from the broker.
+        self.heard_ms_ago = 0
         self.proposals: list[IsrProposal] = []
         self.waits = RecordedWaits()
         config = BrokerConfig.of({"log.dirs": str(directory), "log.segment.bytes": "400"})
@@ -77,6 +79,7 @@ class Replica:
             is_alive=lambda broker: broker in self.live,
             broker_epoch=lambda: 10,
             may_lead_alone=lambda: self.may_lead_alone,
+            was_heard_within_ms=lambda limit: self.heard_ms_ago <= limit,
             propose=self.proposals.append,
             waits=self.waits,
         )

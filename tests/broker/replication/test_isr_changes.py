@@ -215,6 +215,24 @@ def test_a_broker_in_doubt_asks_the_controller_without_proposing(changes: IsrCha
     assert [(request.broker_id, request.topics) for request in controller.requests] == [(1, []), (1, [])]
 
 
+def test_proposals_wait_while_another_broker_may_lead(controller: Controller) -> None:
+    """What was proposed before the doubt is not sent during it; the question about the registration is."""
+    is_sure = threading.Event()
+    changes = IsrChanges(controller, 1, lambda: 77, may_propose=is_sure.is_set)
+    answers, held = Answers(), proposal()
+    changes.submit(held, answers)
+    changes.start()
+    for count in (1, 2):
+        changes.ask_whether_registered()
+        controller.wait_for_requests(count)
+    assert [request.topics for request in controller.requests] == [[], []]
+    assert not answers.all
+
+    is_sure.set()
+    assert answers.first(1) == [(held, IsrAnswer(ErrorCode.NONE, 1, 5, (1, 2), 1))]
+    changes.stop()
+
+
 def test_of_two_proposals_for_a_partition_the_newer_is_sent(changes: IsrChanges, controller: Controller) -> None:
     """The older one is answered as uncertain."""
     answers, older, newer = Answers(), proposal(partition_epoch=1), proposal(partition_epoch=2)

@@ -318,6 +318,33 @@ def test_followers_that_do_not_keep_up_are_to_leave(replica: Replica) -> None:
     assert [dict(proposal.isr).keys() for proposal in replica.proposals] == [{1, 2}]
 
 
+def test_who_hears_neither_followers_nor_zookeeper_removes_nobody(replica: Replica) -> None:
+    """A broker that others hear, and that hears nobody, would take itself for the only one alive."""
+    replica.lead()
+    replica.append()
+    replica.clock.now += LAG_MAX_MS + 1
+    replica.heard_ms_ago = LAG_MAX_MS // 2 + 1
+    replica.partition.shrink_isr()
+    assert not replica.proposals
+    assert not replica.partition.is_proposal_pending
+
+    replica.heard_ms_ago = LAG_MAX_MS // 2
+    replica.partition.shrink_isr()
+    assert [dict(proposal.isr).keys() for proposal in replica.proposals] == [{1}]
+
+
+def test_who_is_cut_off_from_zookeeper_adds_nobody(replica: Replica) -> None:
+    """Another may lead by now; the follower's next fetch after that proposes it."""
+    replica.lead(isr=(1, 2))
+    replica.may_lead_alone = False
+    replica.fetched_by(3, offset=0)
+    assert not replica.proposals
+
+    replica.may_lead_alone = True
+    replica.fetched_by(3, offset=0)
+    assert [dict(proposal.isr).keys() for proposal in replica.proposals] == [{1, 2, 3}]
+
+
 def test_what_the_controller_wrote_counts(replica: Replica) -> None:
     """With 3 gone, what 2 has is committed."""
     replica.lead()
