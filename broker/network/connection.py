@@ -67,10 +67,6 @@ class Processor(Protocol):
         """Run a function on the loop after some time; from any thread."""
         ...
 
-    def read(self, connection: Connection) -> None:
-        """Read from a connection."""
-        ...
-
     def set_reading(self, connection: Connection, wanted: bool) -> None:
         """Watch the socket for data to read, or stop watching; a muted one is not watched."""
         ...
@@ -221,9 +217,6 @@ Dispatch = Callable[["Connection", Frame, Slot, float], None]
 class Connection:
     """The socket of one client and its requests in flight."""
 
-    # Whether a worker may read from the socket, too.
-    can_be_lent = True
-
     def __init__(
         self,
         client: socket.socket,
@@ -307,6 +300,11 @@ class Connection:
         """Bytes that were copied to the socket."""
         return self._outbox.bytes_copied
 
+    @property
+    def can_be_lent(self) -> bool:
+        """Whether a worker may stay, and read from the socket."""
+        return True
+
     # On the loop
 
     def receive(self) -> bool:
@@ -349,7 +347,7 @@ class Connection:
 
     @property
     def has_received(self) -> bool:
-        """Whether data waits to be read that the selector does not know of."""
+        """Whether something waits to be read that the selector does not know of. Any thread may ask."""
         return False
 
     def _arrived(self, frames: list[Frame], now: float) -> None:
@@ -423,7 +421,13 @@ class Connection:
         poll = select.poll()
         poll.register(self.fd, select.POLLIN)
         self.processor.lend(self, True)
-        while self._queue.has_idle_worker and self._is_at_rest and poll.poll(_STAY_MS) and self._receive_here(scratch):
+        while (
+            self._queue.has_idle_worker
+            and self.can_be_lent
+            and self._is_at_rest
+            and (self.has_received or poll.poll(_STAY_MS))
+            and self._receive_here(scratch)
+        ):
             if self._frames and not self._handle_burst(dispatch, scratch, poll):
                 return
 
@@ -438,7 +442,7 @@ class Connection:
         with Turn():
             requests_max = self.requests + _TURN_REQUESTS_MAX
             while self._handle_here(dispatch):
-                if self.requests >= requests_max or not self._is_at_rest or not poll.poll(0):
+                if self.requests >= requests_max or not self._is_at_rest or not (self.has_received or poll.poll(0)):
                     return True
                 if not self._receive_here(scratch):
                     return True
@@ -507,6 +511,8 @@ class Connection:
             was_within = self.reader.is_within_frame
             try:
                 received = self.reader.read(self._source, scratch)
+            except BlockingIOError:
+                return True  # not a whole record of TLS
             except OSError:
                 return False
             except FrameError as error:

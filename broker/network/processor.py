@@ -94,6 +94,8 @@ class NetworkProcessor:
         if not connection.is_closed and connection.is_reading != wanted:
             connection.is_reading = wanted
             self._watch(connection)
+            if wanted and connection.has_received:
+                self._loop.call_soon(self.read, connection)
 
     def set_writing(self, connection: Connection, wanted: bool) -> None:
         """Watch the socket for room to write, or stop watching."""
@@ -105,6 +107,8 @@ class NetworkProcessor:
         """Let a worker wait for data on the socket, or watch the socket again; from any thread."""
         connection.is_lent = lent
         self._watch(connection)
+        if not lent and connection.has_received:
+            self.call(lambda: self.read(connection))
 
     def _watch(self, connection: Connection) -> None:
         with connection.watching:
@@ -137,11 +141,6 @@ class NetworkProcessor:
         for connection in self:
             if not connection.is_reading:
                 self.set_reading(connection, True)
-                self._read_received(connection)
-
-    def _read_received(self, connection: Connection) -> None:
-        if connection.is_reading and connection.has_received:
-            self.read(connection)
 
     # For the loop
 

@@ -6,7 +6,8 @@ TLS itself works in memory, between two buffers, and never blocks:
     socket <--send-- _unsent <-- _outgoing <--encrypt-- parts of responses
 
 So a piece of a response costs one system call and not one for each record of 16 KiB, and the handshake can run on any
-thread. The loop decrypts while a worker encrypts. Both share the state of TLS, which has a lock.
+thread. One thread may decrypt, the loop or a worker that stays, while another encrypts. They share the state of TLS,
+which has a lock.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, cast
@@ -28,6 +30,8 @@ _READ_BYTES_MIN: Final = 64 * 1024
 _HANDSHAKE_BYTES_MAX: Final = 128 * 1024
 _HANDSHAKE_READ_BYTES: Final = 16 * 1024
 _NOTHING: Final = memoryview(b"")
+# A channel is alone when no other one has received anything for so long.
+ALONE_SECONDS: Final = 0.01
 
 
 class _Scratch(threading.local):
@@ -38,6 +42,31 @@ class _Scratch(threading.local):
 
 
 SCRATCH: Final = _Scratch()
+
+
+class LatestReceiver:
+    """The channel that received last, and since when it has been the same one.
+
+    Changed and read without a lock: this says which thread should decrypt, and any may.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._id = 0
+        self._since = 0.0
+
+    def note(self, channel: object) -> None:
+        """Note that a channel receives."""
+        if self._id != id(channel):
+            self._id = id(channel)
+            self._since = self._clock()
+
+    def is_alone(self, channel: object) -> bool:
+        """Whether no other channel has received anything for a while."""
+        return self._id == id(channel) and self._clock() - self._since >= ALONE_SECONDS
+
+
+_LATEST: Final = LatestReceiver()
 
 
 class TlsChannel:
@@ -53,7 +82,9 @@ class TlsChannel:
         self._lock = threading.Lock()
         self._unsent = _NOTHING
         self._is_ended = False
-        # Whether data waits here that no selector knows of, apart from an unfinished record.
+        # What the client sent that is not TLS; there is nothing to be read after it.
+        self._failure: ssl.SSLError | None = None
+        # Whether something waits here that no selector knows of: data, apart from an unfinished record, or the end.
         self.has_received = False
         self._handshake_bytes = 0
         # The start of what the client sent, which shows the protocol that a stranger speaks.
@@ -100,7 +131,7 @@ class TlsChannel:
         """The version of TLS, such as `TLSv1.3`."""
         return self._tls.version()
 
-    # Reading, on the loop
+    # Reading, by the thread that reads from the connection
 
     def recv_into(self, buffer: memoryview) -> int:
         """Decrypt into a buffer, like `socket.recv_into`; 0 at the end, BlockingIOError if there is no data yet."""
@@ -108,16 +139,26 @@ class TlsChannel:
             count = self._decrypt(buffer)
             if count or self._is_ended:
                 return count
+            if self._failure is not None:
+                raise self._failure
             received = self._socket.recv_into(SCRATCH.piece, min(max(len(buffer), _READ_BYTES_MIN), PIECE_BYTES))
             if not received:
                 return 0
+            _LATEST.note(self)
             self._incoming.write(SCRATCH.piece[:received])
             count = self._decrypt(buffer)
             if self._outgoing.pending:
                 self._send_answer()
+            if not count and self._failure is not None:
+                raise self._failure
         if not count and not self._is_ended:
             raise BlockingIOError
         return count
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether no other channel has received anything for a while."""
+        return _LATEST.is_alone(self)
 
     def _send_answer(self) -> None:
         """Send the answer to a key update: it must not wait for our next response, nor pile up."""
@@ -127,18 +168,22 @@ class TlsChannel:
     def _decrypt(self, buffer: memoryview) -> int:
         """Fill a buffer as far as there are whole records; librdkafka sends one for each kilobyte."""
         read, size, filled = self._read, len(buffer), 0
-        while filled < size:
+        is_over = self._is_ended or self._failure is not None
+        while filled < size and not is_over:
             try:
                 count = read(size - filled, buffer[filled:])
             except ssl.SSLWantReadError:
                 break
             except ssl.SSLZeroReturnError:
                 count = 0
-            if count == 0:
-                self._is_ended = True
+            except ssl.SSLError as error:
+                self._failure = error
+                is_over = True
                 break
+            if count == 0:
+                self._is_ended = is_over = True
             filled += count
-        self.has_received = filled == size > 0
+        self.has_received = is_over or filled == size > 0
         return filled
 
     # Sending, by the thread that holds the connection's lock

@@ -1,8 +1,8 @@
 """A client connection with TLS.
 
 The handshake comes first. Its bytes are received on the loop and computed on separate threads, because one signature
-takes as long as hundreds of small requests. After that the loop decrypts and workers encrypt. Workers also send what
-the socket did not take at once; without TLS, the loop does that.
+takes as long as hundreds of small requests. After that the loop decrypts, or the worker that stays, and workers
+encrypt. Workers also send what the socket did not take at once; without TLS, the loop does that.
 """
 
 from __future__ import annotations
@@ -21,9 +21,6 @@ from ottla.broker.security.tls.tls_listener import TlsListener
 
 class TlsConnection(Connection):
     """The socket of one client, encrypted. `begin_handshake` comes first."""
-
-    # The loop decrypts.
-    can_be_lent = False
 
     def __init__(
         self,
@@ -59,15 +56,27 @@ class TlsConnection(Connection):
         """Read what the socket has; return whether the connection stays open. Raises FrameError, OSError."""
         if self.is_handshaking:
             return self._receive_handshake()
-        goes_on = super().receive()
+        return super().receive()
+
+    def _take_frames(self) -> bool:
+        goes_on = super()._take_frames()
         # Decrypted data must become requests now, because the selector does not know of it.
         while goes_on and self.channel.has_received and not self.reader.awaits_memory:
-            goes_on = self._take_frames()
+            goes_on = super()._take_frames()
         return goes_on
 
     @property
+    def can_be_lent(self) -> bool:
+        """Whether a worker may read, too: while no other client with TLS is busy.
+
+        Python's `ssl` gives up the interpreter's lock for each record, and many clients make one for each kilobyte. So
+        two threads that decrypt are slower than one.
+        """
+        return self.channel.is_alone
+
+    @property
     def has_received(self) -> bool:
-        """Whether decrypted data waits to be read."""
+        """Whether decrypted data waits to be read, or the end. Any thread may ask."""
         return not self.is_handshaking and self.channel.has_received
 
     def _receive_handshake(self) -> bool:
@@ -114,8 +123,6 @@ class TlsConnection(Connection):
             # The first request may have come with the end of the handshake.
             self.channel.has_received = True
         self.processor.set_reading(self, True)
-        if is_done:
-            self.processor.read(self)
 
     # On a thread for handshakes
 
