@@ -208,6 +208,7 @@ def wire(config: BrokerConfig, zookeeper: ZooKeeper, clocks: Clocks) -> Services
         log_dir_moves=LogDirMoves(partitions, config),
         fetch_sessions=FetchSessions(
             config.max_incremental_fetch_session_cache_slots,
+            partitions.waits.fetches,
             # A small part of the time after which a follower that does not fetch leaves the ISR.
             idle_seconds_max=min(IDLE_SECONDS_MAX, config.replica_lag_time_max_ms / 10_000),
         ),

@@ -5,6 +5,9 @@ operations under that key that are satisfied now. A deadline completes the other
 once, by whichever comes first. A waiting operation costs only the memory of its entries: there is no polling, and one
 thread handles all deadlines.
 
+A client that waits for the same keys again and again, as a follower does for all that it copies, has a standing watch:
+its keys are registered once, and it is told which of them were checked. So a round costs as much as what has changed.
+
 The state may change after an operation has looked at it and before it is watched. `check` would not find it then. So
 `watch` asks it once more: about everything, or, if the operation took a `mark` before it looked, only about the keys
 that were checked since.
@@ -39,12 +42,14 @@ class Mark:
 class DelayedOperation:
     """Something that will be complete later. Subclasses say when, and what to do then."""
 
-    __slots__ = ("_is_complete", "_lock", "keys")
+    __slots__ = ("_is_complete", "_lock", "keys", "standing")
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._is_complete = False
         self.keys: tuple[Hashable, ...] = ()
+        # Whose keys are watched for this operation, apart from its own.
+        self.standing: StandingWatch | None = None
 
     @property
     def is_complete(self) -> bool:
@@ -73,6 +78,43 @@ class DelayedOperation:
         return True
 
 
+class StandingWatch:
+    """Keys that are watched for one operation after another. Made by `Purgatory.stand`.
+
+    Take what has changed, look at it, and wait: what is checked in between is among the changes when an operation
+    begins to wait, which is asked about them then, and they stay there for the next `take`. A key counts from the
+    moment it is added, so add it before you look.
+    """
+
+    __slots__ = ("_purgatory", "changed", "keys", "operations")
+
+    def __init__(self, purgatory: Purgatory) -> None:
+        self._purgatory = purgatory
+        # All of it is changed under the lock of the purgatory.
+        self.keys: set[Hashable] = set()
+        self.changed: dict[Hashable, None] = {}
+        self.operations: dict[DelayedOperation, None] = {}
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def add(self, keys: Iterable[Hashable]) -> None:
+        """Watch more keys."""
+        self._purgatory.add_to(self, keys)
+
+    def discard(self, keys: Iterable[Hashable]) -> None:
+        """Watch some keys no longer."""
+        self._purgatory.discard_from(self, keys)
+
+    def take(self) -> Iterable[Hashable]:
+        """Return the keys that were checked since they were taken last."""
+        return self._purgatory.take_from(self) if self.changed else ()
+
+    def close(self) -> None:
+        """Watch nothing more. An operation that waits is completed when its time is over."""
+        self.discard(tuple(self.keys))
+
+
 class Purgatory:
     """Operations by key and by deadline. Thread-safe; its lock is never held while an operation's methods run."""
 
@@ -83,6 +125,7 @@ class Purgatory:
         # Notified when the first deadline changes.
         self._changed = threading.Condition(self._lock)
         self._watchers: dict[Hashable, dict[DelayedOperation, None]] = {}
+        self._standing: dict[Hashable, dict[StandingWatch, None]] = {}
         self._deadlines: list[tuple[float, int, DelayedOperation]] = []
         self._order = count()
         self._recent: deque[Hashable] = deque(maxlen=_RECENT_MAX)
@@ -113,9 +156,34 @@ class Purgatory:
         self._recent.append(mark)
         return mark
 
-    def remembers(self, mark: Mark) -> bool:
-        """Whether `watch` would still know which keys were checked since a mark."""
-        return mark in list(self._recent)
+    def stand(self) -> StandingWatch:
+        """Return a standing watch, of no keys yet."""
+        return StandingWatch(self)
+
+    def add_to(self, standing: StandingWatch, keys: Iterable[Hashable]) -> None:
+        """Watch more keys; `StandingWatch.add`."""
+        with self._lock:
+            for key in keys:
+                standing.keys.add(key)
+                self._standing.setdefault(key, {})[standing] = None
+
+    def discard_from(self, standing: StandingWatch, keys: Iterable[Hashable]) -> None:
+        """Watch some keys no longer; `StandingWatch.discard`."""
+        with self._lock:
+            for key in keys:
+                standing.keys.discard(key)
+                standing.changed.pop(key, None)
+                others = self._standing.get(key)
+                if others is not None:
+                    others.pop(standing, None)
+                    if not others:
+                        del self._standing[key]
+
+    def take_from(self, standing: StandingWatch) -> Iterable[Hashable]:
+        """Return what was checked; `StandingWatch.take`."""
+        with self._lock:
+            changed, standing.changed = standing.changed, {}
+        return changed
 
     def watch(
         self,
@@ -123,22 +191,33 @@ class Purgatory:
         keys: Iterable[Hashable],
         timeout_seconds: float,
         since: Mark | None = None,
+        standing: StandingWatch | None = None,
     ) -> None:
         """Let an operation wait, unless it is satisfied by now. It may be complete when this returns.
 
-        `since` is a mark that was taken before the caller looked whether the operation has to wait.
+        `since` is a mark that was taken before the caller looked whether the operation has to wait. With a standing
+        watch, the operation waits for its keys, and only those that have changed are asked about.
         """
         operation.keys = tuple(keys)
+        operation.standing = standing
         deadline = self._clock() + timeout_seconds
         with self._lock:
             self.waiting += 1
             for key in operation.keys:
                 self._watchers.setdefault(key, {})[operation] = None
+            changed: tuple[Hashable, ...] = ()
+            if standing is not None:
+                standing.operations[operation] = None
+                changed = tuple(standing.changed)
             is_first = not self._deadlines or deadline < self._deadlines[0][0]
             heapq.heappush(self._deadlines, (deadline, next(self._order), operation))
             if is_first:
                 self._changed.notify()
-        if self._is_satisfied_since(operation, since):
+        if standing is None:
+            is_satisfied = self._is_satisfied_since(operation, since)
+        else:
+            is_satisfied = any(operation.is_satisfied_by(key) for key in changed)
+        if is_satisfied:
             self._finish([operation], expired=False)
 
     def _is_satisfied_since(self, operation: DelayedOperation, since: Mark | None) -> bool:
@@ -155,10 +234,13 @@ class Purgatory:
     def check(self, key: Hashable) -> int:
         """Complete the operations under a key that are satisfied now; return their number."""
         self._recent.append(key)
-        if key not in self._watchers:
+        if key not in self._watchers and key not in self._standing:
             return 0
         with self._lock:
             candidates = list(self._watchers.get(key, ()))
+            for standing in self._standing.get(key, ()):
+                standing.changed[key] = None
+                candidates += standing.operations
         return self._finish([operation for operation in candidates if self._is_due(operation, key)], expired=False)
 
     def _is_due(self, operation: DelayedOperation, key: Hashable) -> bool:
@@ -202,6 +284,8 @@ class Purgatory:
                     watchers.pop(operation, None)
                     if not watchers:
                         del self._watchers[key]
+            if operation.standing is not None:
+                operation.standing.operations.pop(operation, None)
             # Completed operations leave the heap when they reach its top. If there are many, sweep them out.
             if len(self._deadlines) > 2 * self.waiting + 1024:
                 self._deadlines = [entry for entry in self._deadlines if not entry[2].is_complete]

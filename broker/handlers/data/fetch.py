@@ -8,8 +8,8 @@ offsets move the high watermark. A consumer in another rack may be sent to a fol
 A client above its quota gets an empty response.
 
 In an incremental session most partitions have nothing new most of the time. These are recognized first, with as little
-work as possible. Nothing is built for them, and the response leaves them out. If a follower has met nothing new at all
-with its last fetch, the next one goes straight to purgatory, which knows the partitions that have changed since.
+work as possible. Nothing is built for them, and the response leaves them out. A follower's idle partitions are not
+looked at again until they change (replication/leader/fetch_sessions.py).
 
 Version notes: versions below 4 carry older message formats, which we do not write: UNSUPPORTED_VERSION for each
 partition. From version 3 on, the first partition with data returns a whole batch even if it exceeds the limits. From 11
@@ -72,12 +72,9 @@ def fetch(request: DataRequest) -> FetchResponse | Delayed:
     except KafkaError as error:
         return FetchResponse(error_code=error.code, responses=[])
     reader = _Reader(request)
-    waiting = request.services.partitions.waits.fetches
-    began = waiting.mark()
-    if context.idle_since is not None and (body.max_wait_ms <= 0 or not waiting.remembers(context.idle_since)):
-        context.idle_since = None
-    answers = reader.read(context) if context.idle_since is None else []
-    if body.max_wait_ms <= 0 or not context.partitions or _is_enough(answers, reader.min_bytes):
+    began = None if context.watch is not None else request.services.partitions.waits.fetches.mark()
+    answers = reader.read(context)
+    if body.max_wait_ms <= 0 or context.is_empty or _is_enough(answers, reader.min_bytes):
         return _sent(request, context, reader, answers)
     return _Waiting(request, context, reader, answers, began)
 
@@ -163,7 +160,6 @@ class _Reader:
         "_replica_id",
         "_request",
         "_throttle",
-        "found_idle",
         "min_bytes",
     )
 
@@ -185,15 +181,16 @@ class _Reader:
         self._is_rack_aware = not self._is_follower and is_rack_aware(request)
         # Topics that the client may not read.
         self._denied: frozenset[str] = frozenset()
-        # Whether all partitions that were looked at were idle. One with nothing to send may still wait for something:
-        # to join the ISR, or for the throttle.
-        self.found_idle = True
 
     def read(self, context: FetchContext) -> _Answers:
         """Read the partitions one after another until the request's limit is used up."""
         if not is_open(self._request):
             self._denied = self._denied_topics(context)
-        return self._read_in_turn(context.partitions, may_skip=context.is_incremental)
+        # One with nothing to send is not idle if it still waits for something: to join the ISR, or for the throttle.
+        idle: list[CachedPartition] = []
+        answers = self._read_in_turn(context.partitions, idle if context.is_incremental else None)
+        context.found_idle(idle)
+        return answers
 
     def _denied_topics(self, context: FetchContext) -> frozenset[str]:
         topics = {cached.key.topic for cached in context.partitions}
@@ -204,7 +201,7 @@ class _Reader:
 
     def read_again(self, partitions: list[CachedPartition]) -> _Answers:
         """Read for a request that has waited. The follower's position is not noted again: it may be outdated."""
-        return self._read_in_turn(partitions, may_skip=False, is_again=True)
+        return self._read_in_turn(partitions, None, is_again=True)
 
     def available(self, cached: CachedPartition) -> int | None:
         """Return how many bytes a waiting request would find now; None if it must not wait any longer.
@@ -244,7 +241,10 @@ class _Reader:
             return None  # (a)
         return len(found) if found is not None else 0
 
-    def _read_in_turn(self, partitions: list[CachedPartition], *, may_skip: bool, is_again: bool = False) -> _Answers:
+    def _read_in_turn(
+        self, partitions: list[CachedPartition], idle: list[CachedPartition] | None, *, is_again: bool = False
+    ) -> _Answers:
+        """Read partitions; without answers for those that have nothing new if there is a list for idle ones."""
         left = self._max_bytes
         is_first = True
         answers: _Answers = []
@@ -253,14 +253,13 @@ class _Reader:
         for cached in partitions:
             if denied_topics and cached.key.topic in denied_topics:
                 answers.append((cached, self._refused(cached, _DENIED)))
-                self.found_idle = False
                 continue
-            if may_skip and is_idle(cached):
+            if idle is not None and is_idle(cached):
+                idle.append(cached)
                 continue
-            self.found_idle = False
             is_held = self._is_held(cached)
             limit = 0 if is_held else max(min(cached.wanted.partition_max_bytes, left), 0)
-            answer = self._read_one(cached, limit, is_first and not is_held, may_skip, is_again)
+            answer = self._read_one(cached, limit, is_first and not is_held, idle is not None, is_again)
             if answer is None:
                 continue
             size = _size_of(answer)
@@ -478,25 +477,23 @@ class _Waiting(DelayedOperation):
     )
 
     def __init__(
-        self, request: DataRequest, context: FetchContext, reader: _Reader, answers: _Answers, since: Mark
+        self, request: DataRequest, context: FetchContext, reader: _Reader, answers: _Answers, since: Mark | None
     ) -> None:
         super().__init__()
         self._request = request
         self._context = context
         self._reader = reader
-        # The answers of the first read, which began after the mark `since`.
+        # The answers of the first read, which began after the mark `since`, or after the changes were taken.
         self._answers = answers
         self._since = since
         self._respond: Respond | None = None
         self._partitions: dict[Hashable, CachedPartition] = {cached.key: cached for cached in context.partitions}
         # The changed partitions, in the order of their changes.
         self._moved: dict[Hashable, None] = {}
-        # Available bytes by partition; empty if any byte is enough. All keys are set here, because several threads
-        # change the values.
+        # Available bytes by partition, if their number matters; several threads change it.
         self._available: dict[Hashable, int] = {}
         if reader.min_bytes > 1:
-            self._available = dict.fromkeys(self._partitions, 0)
-            self._available.update((cached.key, _size_of(answer)) for cached, answer in answers)
+            self._available = {cached.key: _size_of(answer) for cached, answer in answers}
 
     def is_satisfied(self) -> bool:
         """Whether reading again would find enough, or an error."""
@@ -504,12 +501,18 @@ class _Waiting(DelayedOperation):
 
     def is_satisfied_by(self, key: Hashable) -> bool:
         """Whether the change of one partition makes the whole request complete."""
+        cached = self._find(key)
+        if cached is None:
+            return False
         self._moved[key] = None
-        available = self._reader.available(self._partitions[key])
-        if available is None or not self._available:
+        available, min_bytes = self._reader.available(cached), self._reader.min_bytes
+        if available is None or min_bytes <= 1:
             return available != 0
         self._available[key] = available
-        return sum(self._available.values()) >= self._reader.min_bytes
+        return sum(tuple(self._available.values())) >= min_bytes
+
+    def _find(self, key: Hashable) -> CachedPartition | None:
+        return self._partitions.get(key) or self._context.find(key)
 
     def on_complete(self, *, expired: bool) -> None:
         """Read again, and answer with the result."""
@@ -517,20 +520,19 @@ class _Waiting(DelayedOperation):
         self._respond(self._read_again)
 
     def _read_again(self) -> FetchResponse:
+        moved = {key: cached for key in tuple(self._moved) if (cached := self._find(key)) is not None}
         if any(_size_of(answer) for _, answer in self._answers):
             # Data in a changed partition leaves less room for the others.
-            answers = self._reader.read_again(self._context.partitions)
+            answers = self._reader.read_again(list((self._partitions | moved).values()))
         else:
-            moved = dict(self._moved)
             answers = [answer for answer in self._answers if answer[0].key not in moved]
-            answers += self._reader.read_again([self._partitions[key] for key in moved])
-            if not moved and self._reader.found_idle:
-                self._context.was_idle(self._since)
+            answers += self._reader.read_again(list(moved.values()))
         return _sent(self._request, self._context, self._reader, answers)
 
     def then(self, respond: Respond) -> None:
         """Wait in purgatory, then respond."""
         self._respond = respond
         timeout_seconds = self._request.body.max_wait_ms / 1000
-        purgatory = self._request.services.partitions.waits.fetches
-        purgatory.watch(self, self._partitions, timeout_seconds, self._context.idle_since or self._since)
+        purgatory, standing = self._request.services.partitions.waits.fetches, self._context.watch
+        keys = self._partitions if standing is None else ()
+        purgatory.watch(self, keys, timeout_seconds, self._since, standing)

@@ -4,6 +4,11 @@
         request epoch  0   all partitions are listed; a session is created, if the cache has room
         otherwise          listed partitions are added or changed, forgotten ones are removed, and all are read
 
+Most partitions of a follower are idle most of the time: it has everything, and knows so. Its leader does not look at
+them. Their session has a standing watch (common/purgatory.py), which tells what has changed. So a follower's fetch
+costs as much as the partitions that moved, however many there are. Now and then all are looked at, to know that the
+follower is still there; that also bounds how late a new log start is noticed.
+
 An incremental response lists only the partitions with something new. The epoch rises with the request, not with the
 response, so a client that lost a response cannot continue and lists everything again. If a client does continue, it
 knows exactly what its session thinks it knows.
@@ -23,9 +28,9 @@ import secrets
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 
-from ottla.broker.common.purgatory import Mark
+from ottla.broker.common.purgatory import Purgatory, StandingWatch
 from ottla.broker.common.topic_names import NAME_LENGTH_MAX
 from ottla.broker.replication.partition import FollowerFetch
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -108,7 +113,16 @@ class CachedPartition:
 class FetchSession:
     """The partitions of one client, in the order in which they are read. Thread-safe."""
 
-    def __init__(self, session_id: int, replica: tuple[int, int], *, uses_topic_ids: bool, now: float) -> None:
+    def __init__(
+        self,
+        session_id: int,
+        replica: tuple[int, int],
+        watch: StandingWatch | None,
+        *,
+        uses_topic_ids: bool,
+        now: float,
+    ) -> None:
+        """`watch` is for a follower: it tells which partitions have changed."""
         self.session_id = session_id
         self.uses_topic_ids = uses_topic_ids
         self.is_follower = replica[0] >= 0
@@ -119,8 +133,11 @@ class FetchSession:
         self.last_used = now
         self._lock = threading.Lock()
         self._partitions: OrderedDict[SessionKey, CachedPartition] = OrderedDict()
-        # The mark of the last fetch if that found everything idle, and nothing changed while it waited.
-        self.idle_since: Mark | None = None
+        self.watch = watch
+        # For a follower. Partitions that the next fetch looks at; the others were idle, and nobody has checked them.
+        self._active: OrderedDict[SessionKey, CachedPartition] = OrderedDict()
+        # Partitions by the names under which they are watched.
+        self._watched: dict[Hashable, CachedPartition] = {}
         # When all partitions were looked at.
         self.looked_at = now
 
@@ -137,7 +154,8 @@ class FetchSession:
         """Update who fetches: a follower may have registered again."""
         if replica != self._replica:
             self._replica = replica
-            self.idle_since = None
+            with self._lock:
+                self._active = self._partitions.copy()
             for cached in self.partitions:
                 cached.follower_fetch = None
 
@@ -151,8 +169,49 @@ class FetchSession:
                     partition.follow(known)
                 # A new entry, because the fetch before this one may still be waiting if the client did not.
                 self._partitions[key] = partition
+                if self.watch is not None:
+                    self._active[key] = partition
             for key in forgotten:
-                self._partitions.pop(key, None)
+                removed = self._partitions.pop(key, None)
+                self._active.pop(key, None)
+                # A new topic may have the name of the one that is removed.
+                if removed is not None and self.watch is not None and self._watched.get(removed.key) is removed:
+                    del self._watched[removed.key]
+                    self.watch.discard((removed.key,))
+
+    def to_look_at(self, watch: StandingWatch, *, everything: bool) -> list[CachedPartition]:
+        """Return the partitions that may have something new, in the order in which to read them.
+
+        They are watched before anybody looks at them, so that no change is missed.
+        """
+        with self._lock:
+            for key in watch.take():
+                changed = self._watched.get(key)
+                if changed is not None and self._partitions.get(changed.session_key) is changed:
+                    self._active.setdefault(changed.session_key, changed)
+            if everything:
+                self._active = self._partitions.copy()
+            partitions = list(self._active.values())
+            # A partition without a name does not exist here, so far.
+            new = [each for each in partitions if self._watched.get(each.key) is not each and each.key.topic]
+            for cached in new:
+                self._watched[cached.key] = cached
+            unknown = [cached.key for cached in new if cached.key not in watch.keys]
+            if unknown:
+                watch.add(unknown)
+            return partitions
+
+    def found_idle(self, partitions: Iterable[CachedPartition]) -> None:
+        """Note which of them need no further look, until they are checked."""
+        with self._lock:
+            for cached in partitions:
+                key = cached.session_key
+                if self._active.get(key) is cached:
+                    del self._active[key]
+
+    def find(self, key: Hashable) -> CachedPartition | None:
+        """Return a partition by the name under which it is watched."""
+        return self._watched.get(key)
 
     def answered(self, with_data: Iterable[CachedPartition]) -> None:
         """Move partitions that had data behind the others, for the next fetch."""
@@ -161,6 +220,8 @@ class FetchSession:
                 key = cached.session_key
                 if key in self._partitions:
                     self._partitions.move_to_end(key)
+                if key in self._active:
+                    self._active.move_to_end(key)
 
 
 class FetchContext:
@@ -170,28 +231,34 @@ class FetchContext:
         self,
         partitions: list[CachedPartition],
         session: FetchSession | None,
+        watch: StandingWatch | None = None,
         *,
         is_incremental: bool,
-        idle_since: Mark | None = None,
     ) -> None:
+        """With a watch, the partitions are only those that may have something new, and it knows all of them."""
         self.partitions = partitions
         self.is_incremental = is_incremental
-        # With a mark, no partition has anything new unless it was checked since then; the others need no look.
-        self.idle_since = idle_since
+        self.watch = watch
         self._session = session
-        self._epoch = 0 if session is None else session.epoch
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the fetch is for no partition."""
+        return not self.partitions and self.watch is None
 
     @property
     def session_id(self) -> int:
         """The session id for the response."""
         return self._session.session_id if self._session is not None else NO_SESSION
 
-    def was_idle(self, since: Mark) -> None:
-        """Note that all partitions of a follower's fetch were idle from this mark to its end."""
-        session = self._session
-        # Another fetch that is under way in the same session may have changed it.
-        if self.is_incremental and session is not None and session.is_follower and session.epoch == self._epoch:
-            session.idle_since = since
+    def found_idle(self, partitions: list[CachedPartition]) -> None:
+        """Note partitions that a follower has, and of which it knows everything."""
+        if partitions and self.watch is not None and self._session is not None:
+            self._session.found_idle(partitions)
+
+    def find(self, key: Hashable) -> CachedPartition | None:
+        """Return a partition that is watched; None if it is not, or no longer."""
+        return self._session.find(key) if self._session is not None else None
 
     def shown(
         self, answers: list[tuple[CachedPartition, PartitionData]]
@@ -210,10 +277,16 @@ class FetchSessions:
     """The sessions of a broker, least recently used first. Thread-safe."""
 
     def __init__(
-        self, slots: int, clock: Callable[[], float] = time.monotonic, *, idle_seconds_max: float = 0.0
+        self,
+        slots: int,
+        fetches: Purgatory,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        idle_seconds_max: float = 0.0,
     ) -> None:
-        """`idle_seconds_max` is how long a follower's idle partitions may go without a look."""
+        """`fetches` is where they wait. `idle_seconds_max`: how long a follower's idle partitions go without a look."""
         self._slots = slots
+        self._fetches = fetches
         self._clock = clock
         self._idle_seconds_max = idle_seconds_max
         self._lock = threading.Lock()
@@ -256,13 +329,13 @@ class FetchSessions:
             if not len(session):
                 self._remove(session.session_id)
                 return FetchContext([], None, is_incremental=False)
-            # Each fetch has to earn it again.
-            idle_since, session.idle_since = session.idle_since, None
-            if listed or forgotten or now - session.looked_at >= self._idle_seconds_max:
-                idle_since = None
-            if idle_since is None:
+            if session.watch is None:
+                return FetchContext(session.partitions, session, is_incremental=True)
+            is_due = now - session.looked_at >= self._idle_seconds_max
+            if is_due:
                 session.looked_at = now
-            return FetchContext(session.partitions, session, is_incremental=True, idle_since=idle_since)
+            partitions = session.to_look_at(session.watch, everything=is_due)
+            return FetchContext(partitions, session, session.watch, is_incremental=True)
 
     def close(self, session_id: int) -> None:
         """Remove a session that its client never heard of."""
@@ -293,7 +366,11 @@ class FetchSessions:
 
     def _remove(self, session_id: int) -> None:
         session = self._sessions.pop(session_id, None)
-        if session is not None and not session.is_follower:
+        if session is None:
+            return
+        if session.watch is not None:
+            session.watch.close()
+        else:
             self._client_partitions -= len(session)
 
     def _new(self, body: FetchRequest, version: int, listed: list[CachedPartition]) -> FetchSession | None:
@@ -309,7 +386,8 @@ class FetchSessions:
         session_id = 1 + secrets.randbelow(_SESSION_ID_MAX)
         while session_id in self._sessions:
             session_id = 1 + secrets.randbelow(_SESSION_ID_MAX)
-        session = FetchSession(session_id, replica, uses_topic_ids=version >= TOPIC_IDS_VERSION, now=now)
+        watch = self._fetches.stand() if replica[0] >= 0 else None
+        session = FetchSession(session_id, replica, watch, uses_topic_ids=version >= TOPIC_IDS_VERSION, now=now)
         self._sessions[session_id] = session
         return session
 

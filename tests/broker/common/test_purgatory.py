@@ -139,6 +139,62 @@ def test_an_operation_that_looked_long_ago_is_asked_about_everything(purgatory: 
     assert operation.asked == ["everything"]
 
 
+def test_a_standing_watch_tells_what_has_changed(purgatory: Purgatory) -> None:
+    """Once, and only of its keys."""
+    standing, other = purgatory.stand(), purgatory.stand()
+    standing.add(["a", "b"])
+    other.add(["b"])
+    for key in ("b", "c", "b", "a"):
+        purgatory.check(key)
+
+    assert list(standing.take()) == ["b", "a"]
+    assert list(standing.take()) == []
+    assert list(other.take()) == ["b"]
+
+
+def test_an_operation_waits_for_the_keys_of_a_standing_watch(purgatory: Purgatory) -> None:
+    """One after the other; the change that completed one is there for the next."""
+    standing = purgatory.stand()
+    standing.add(["a", "b"])
+    for _ in range(2):
+        operation = Asked("b")
+        purgatory.watch(operation, (), 10, standing=standing)
+        assert (purgatory.check("a"), purgatory.check("c"), purgatory.check("b")) == (0, 0, 1)
+        assert (operation.asked, len(purgatory)) == (["a", "b"], 0)
+        assert list(standing.take()) == ["a", "b"]
+        assert not standing.operations
+    assert purgatory.check("b") == 0
+
+
+def test_what_was_checked_before_an_operation_begins_to_wait_is_asked_then(purgatory: Purgatory) -> None:
+    """The caller looked before, and after it took the changes."""
+    standing = purgatory.stand()
+    standing.add(["a", "b"])
+    standing.take()
+    purgatory.check("b")
+    operation = Asked("b")
+
+    purgatory.watch(operation, (), 10, standing=standing)
+
+    assert (operation.is_complete, operation.asked, len(purgatory)) == (True, ["b"], 0)
+
+
+def test_a_key_that_is_watched_no_longer_tells_nothing(purgatory: Purgatory) -> None:
+    """Nor does a watch that is closed; who waits then has a deadline."""
+    standing = purgatory.stand()
+    standing.add(["a", "b"])
+    purgatory.check("a")
+    standing.discard(["a"])
+    operation = Asked("b")
+    purgatory.watch(operation, (), 10, standing=standing)
+    assert purgatory.check("a") == 0
+    assert list(standing.take()) == []
+    standing.close()
+    assert purgatory.check("b") == 0
+    assert (len(standing), operation.asked) == (0, [])
+    assert purgatory.expire(float("inf")) == 1
+
+
 def test_the_deadline_completes_the_rest(purgatory: Purgatory, clock: FakeClock[float]) -> None:
     """Not before its time."""
     early, late = Operation(), Operation()

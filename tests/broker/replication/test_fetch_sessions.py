@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 from tests.kit.clock import FakeClock
 
+from ottla.broker.common.purgatory import Purgatory, StandingWatch
 from ottla.broker.replication.leader import fetch_sessions as module
 from ottla.broker.replication.leader.fetch_sessions import CachedPartition, FetchSessions
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -20,7 +23,8 @@ class Cache:
 
     def __init__(self) -> None:
         self.clock = FakeClock(0.0)
-        self.sessions = FetchSessions(2, self.clock)
+        self.fetches = Purgatory("fetch")
+        self.sessions = FetchSessions(2, self.fetches, self.clock)
 
     def open(self, size: int, replica: int = CLIENT) -> int:
         """Begin a session of so many partitions; its id, 0 where there is no place for it."""
@@ -30,11 +34,18 @@ class Cache:
         )
         return self.sessions.context(body, 17, listed, []).session_id
 
-    def use(self, session_id: int, epoch: int = 1) -> ErrorCode:
-        """Go on with a session."""
-        body = FetchRequest(max_wait_ms=0, min_bytes=1, session_id=session_id, session_epoch=epoch, topics=[])
+    def use(self, session_id: int, epoch: int = 1, forgotten: Iterable[int] = (), replica: int = CLIENT) -> ErrorCode:
+        """Go on with a session, perhaps with fewer partitions."""
+        body = FetchRequest(
+            replica_state=ReplicaState(replica_id=replica),
+            max_wait_ms=0,
+            min_bytes=1,
+            session_id=session_id,
+            session_epoch=epoch,
+            topics=[],
+        )
         try:
-            self.sessions.context(body, 17, [], [])
+            self.sessions.context(body, 17, [], [partition(index).session_key for index in forgotten])
         except KafkaError as error:
             return error.code
         return ErrorCode.NONE
@@ -100,6 +111,28 @@ def test_a_follower_takes_the_place_of_a_client_at_once() -> None:
 
     assert cache.open(1, replica=2)
     assert (cache.use(small), cache.use(large)) == (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.NONE)
+
+
+def test_the_partitions_of_a_follower_are_watched_as_long_as_it_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From its first fetch in the session until it forgets them, or the session ends."""
+    cache = Cache()
+    watches: list[StandingWatch] = []
+    stand = cache.fetches.stand
+
+    def noted() -> StandingWatch:
+        watches.append(stand())
+        return watches[-1]
+
+    monkeypatch.setattr(cache.fetches, "stand", noted)
+    session, _ = cache.open(3, replica=2), cache.open(1)
+    sizes = []
+    for epoch, forgotten in enumerate(([], [0], [1]), 1):
+        cache.use(session, epoch, forgotten, replica=2)
+        sizes.append([len(watch) for watch in watches])
+    cache.sessions.close(session)
+
+    assert sizes == [[3], [2], [1]]
+    assert len(watches[0]) == 0
 
 
 def test_a_follower_gives_its_place_to_no_client() -> None:
