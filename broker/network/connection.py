@@ -425,11 +425,15 @@ class Connection:
             self._queue.has_idle_worker
             and self.can_be_lent
             and self._is_at_rest
-            and (self.has_received or poll.poll(_STAY_MS))
+            and (self.has_received or self._is_worth_reading(poll))
             and self._receive_here(scratch)
         ):
             if self._frames and not self._handle_burst(dispatch, scratch, poll):
                 return
+
+    def _is_worth_reading(self, poll: select.poll) -> bool:
+        """Wait for a while for data at the socket."""
+        return bool(poll.poll(_STAY_MS))
 
     def _handle_burst(self, dispatch: Dispatch, scratch: memoryview, poll: select.poll) -> bool:
         """Handle requests; if they wait for followers, also those that have arrived meanwhile, all in one turn.

@@ -152,6 +152,11 @@ class FrameReader:
         return bool(self._held) or self._target is not None
 
     @property
+    def rest_bytes(self) -> int:
+        """How many bytes are still to come of a large frame that has begun; 0 if there is none."""
+        return self._size - self._filled if self._target is not None else 0
+
+    @property
     def first_bytes(self) -> bytes:
         """The start of what is being received, which shows the protocol that a stranger speaks."""
         return self._held[:16]

@@ -87,6 +87,8 @@ class TlsChannel:
         # Whether something waits here that no selector knows of: data, apart from an unfinished record, or the end.
         self.has_received = False
         self._handshake_bytes = 0
+        # How much was received last.
+        self.received_bytes = 0
         # The start of what the client sent, which shows the protocol that a stranger speaks.
         self.first_bytes = b""
 
@@ -142,6 +144,7 @@ class TlsChannel:
             if self._failure is not None:
                 raise self._failure
             received = self._socket.recv_into(SCRATCH.piece, min(max(len(buffer), _READ_BYTES_MIN), PIECE_BYTES))
+            self.received_bytes = received
             if not received:
                 return 0
             _LATEST.note(self)

@@ -7,16 +7,20 @@ encrypt. Workers also send what the socket did not take at once; without TLS, th
 
 from __future__ import annotations
 
+import select
 import socket
 import time
 
 from ottla.broker.network.connection import Connection, Dispatch, Processor
 from ottla.broker.network.frame_reader import FrameReader
 from ottla.broker.network.tls.handshakes import Handshakes
-from ottla.broker.network.tls.tls_channel import TlsChannel
+from ottla.broker.network.tls.tls_channel import PIECE_BYTES, TlsChannel
 from ottla.broker.network.tls.tls_outbox import TlsOutbox
 from ottla.broker.network.workers import RequestQueue
 from ottla.broker.security.tls.tls_listener import TlsListener
+
+# So long a client takes for a piece that is worth receiving, or longer.
+_PAUSE_SECONDS = 0.0003
 
 
 class TlsConnection(Connection):
@@ -142,6 +146,16 @@ class TlsConnection(Connection):
         self.processor.call(lambda: self._go_on(is_done))
 
     # On a worker
+
+    def _is_worth_reading(self, poll: select.poll) -> bool:
+        """Wait for a while for data; in the middle of a large request for a large piece of it.
+
+        Many clients encrypt and send record by record, and would wake us for every few kilobytes. They take longer for
+        what is still to come than this pause is.
+        """
+        if self.reader.rest_bytes > PIECE_BYTES and self.channel.received_bytes < PIECE_BYTES // 2:
+            time.sleep(_PAUSE_SECONDS)
+        return super()._is_worth_reading(poll)
 
     def work(self, dispatch: Dispatch, scratch: memoryview) -> None:
         """Send what is left, then handle requests in turn, for a while."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import ssl
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,8 +19,8 @@ from tests.kit.waiting import until
 
 from ottla.broker.network import connection as connection_module
 from ottla.broker.network.connection import Connection
-from ottla.broker.network.tls import tls_channel
-from ottla.broker.network.tls.tls_channel import LatestReceiver
+from ottla.broker.network.tls import tls_channel, tls_connection
+from ottla.broker.network.tls.tls_channel import PIECE_BYTES, LatestReceiver
 from ottla.broker.network.tls.tls_connection import TlsConnection
 
 
@@ -103,7 +105,7 @@ def framed(body: bytes) -> bytes:
 
 @pytest.mark.parametrize("size", [5, 16 * 1024, 300 * 1024, 5 * 1024 * 1024])
 def test_the_worker_that_stays_decrypts_and_answers(
-    size: int, certificates: Certificates, monkeypatch: pytest.MonkeyPatch
+    size: int, attended: tuple[Client, TlsConnection], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All parts of a request, and it waits for room at the socket: the loop has no part in it."""
     threads: list[str] = []
@@ -116,19 +118,13 @@ def test_the_worker_that_stays_decrypts_and_answers(
 
         monkeypatch.setattr(TlsConnection, name, call)
     body = hashlib.shake_128(b"body").digest(size)
-    with serving_tls(echo, certificates) as served, served.connect(certificates.client_context()) as client:
-        for first in (b"first", b"again"):
-            send_frame(client, first)
-            assert receive_frame(client) == first
-        connection = only_connection(served.served)
-        until(lambda: connection.is_lent, "a worker stays")
-        threads.clear()
-        for _ in range(3):
-            sender = threading.Thread(target=send_frame, args=(client, body))
-            sender.start()
-            assert receive_frame(client) == body
-            sender.join(DEADLINE_SECONDS)
-        assert not threads
+    client, _ = attended
+    for _ in range(3):
+        sender = threading.Thread(target=client.socket.sendall, args=(client.encrypted(framed(body)),))
+        sender.start()
+        assert client.receive(size + 4) == framed(body)
+        sender.join(DEADLINE_SECONDS)
+    assert not threads
 
 
 def test_the_worker_waits_for_the_rest_of_a_record(attended: tuple[Client, TlsConnection]) -> None:
@@ -141,6 +137,30 @@ def test_the_worker_waits_for_the_rest_of_a_record(attended: tuple[Client, TlsCo
     client.socket.sendall(record[10:])
     assert client.receive(10) == framed(b"second")
     assert connection.is_lent
+
+
+def test_in_the_middle_of_a_large_request_the_worker_lets_more_come(
+    attended: tuple[Client, TlsConnection], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that sends record by record would wake it for each. Nothing waits where the end may be near."""
+    pauses: list[float] = []
+    monkeypatch.setattr(tls_connection, "time", SimpleNamespace(sleep=pauses.append, monotonic=time.monotonic))
+    client, connection = attended
+    body = bytes(3 * PIECE_BYTES)
+    data = client.encrypted(framed(body))
+    position = 0
+    for end in (10_000, 90_000, len(data) - 100_000, len(data) - 50_000, len(data) - 10):
+        client.socket.sendall(data[position:end])
+        position = end
+        until(lambda: client_bytes(client) == 0, "the worker has received it")
+        if position == 90_000:
+            assert pauses
+        if position == len(data) - 100_000:
+            pauses.clear()
+    client.socket.sendall(data[position:])
+    assert client.receive(len(body) + 4) == framed(body)
+    assert connection.is_lent
+    assert pauses == []
 
 
 def client_bytes(client: Client) -> int:
