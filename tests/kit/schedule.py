@@ -17,6 +17,9 @@ SHARED = {
     "secure_broker": "secure broker",
     "kafka": "kafka",
 }
+# The limit of the first test in a worker that has one counts from before Spark or Kafka starts, which took more than
+# five minutes at a load of 40.
+SHARING_SECONDS_MAX = 900
 # From the longest to the shortest; a test belongs to the first of which it has a fixture.
 _ORDER = (
     frozenset({"spark", "pipeline_cluster"}),
@@ -35,6 +38,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
     for item in items:
         if (group := group_of(item)) is not None:
             item.add_marker(pytest.mark.xdist_group(group))
+            if group in SHARED.values() and item.get_closest_marker("timeout") is None:
+                item.add_marker(pytest.mark.timeout(SHARING_SECONDS_MAX))
     yield
     # Fault tests share clusters, which end when others follow.
     items.sort(key=lambda item: (_rank(item), "tests/faults" not in item.path.parent.as_posix()))

@@ -7,6 +7,7 @@ from itertools import product
 from pathlib import Path
 
 import pytest
+from tests.kit.schedule import SHARING_SECONDS_MAX
 
 MAKEFILE = Path(__file__).parents[2] / "Makefile"
 
@@ -30,6 +31,19 @@ def test_a_fixture_of_the_module_makes_a_group(request: pytest.FixtureRequest, d
 def test_a_test_that_shares_nothing_has_no_group(request: pytest.FixtureRequest) -> None:
     """Whichever worker is free takes it."""
     assert request.node.get_closest_marker("xdist_group") is None
+
+
+@pytest.fixture
+def secure_broker() -> None:
+    """Stands for one that all tests of the run share."""
+
+
+def test_what_a_run_starts_once_has_time_to_start(request: pytest.FixtureRequest, secure_broker: None) -> None:
+    """Whichever test asks for it first; one that knows better says so itself."""
+    mark = request.node.get_closest_marker("timeout")
+
+    assert mark is not None
+    assert mark.args == (SHARING_SECONDS_MAX,)
 
 
 @pytest.mark.parametrize("target", ["test-all", "faults", "soak"])
