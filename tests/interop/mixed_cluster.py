@@ -171,11 +171,12 @@ class Traffic:
         for deleted in admin.delete_records(wanted, operation_timeout=DEADLINE_S).values():
             assert deleted.result(DEADLINE_S).low_watermark == count
 
-    def check_replicas(self, replicas: Sequence[Sequence[int]]) -> None:
-        """Wait until all replicas are in sync, end all brokers, and compare what they have, byte by byte."""
+    def wait_for_full_isr(self, replicas: Sequence[Sequence[int]]) -> None:
+        """Wait until all replicas are in sync."""
         self._cluster.wait_for_full_isr(self._topic, replicas)
-        for process in self._cluster.brokers.values():
-            process.kill()
+
+    def compare(self, replicas: Sequence[Sequence[int]]) -> None:
+        """Compare what brokers have that no longer run, byte by byte."""
         for partition, brokers in enumerate(replicas):
             end = len(self._sent[partition])
             name = f"{self._topic}-{partition}"
@@ -192,3 +193,16 @@ class Traffic:
         assert partition is not None
         assert offset is not None
         self._offsets[partition].append(offset)
+
+
+def check_replicas(cluster: MixedCluster, *topics: tuple[Traffic, Sequence[Sequence[int]]]) -> None:
+    """Wait until all replicas of all topics are in sync, end all brokers, and compare what they have.
+
+    All topics at once: the last broker that is alive takes the others out of the ISR.
+    """
+    for traffic, replicas in topics:
+        traffic.wait_for_full_isr(replicas)
+    for process in cluster.brokers.values():
+        process.kill()
+    for traffic, replicas in topics:
+        traffic.compare(replicas)

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import pytest
 from tests.interop.clients.confluent import Confluent
 from tests.interop.clients.record import ClientError, Sent
-from tests.interop.mixed_cluster import KAFKA, OURS, MixedCluster, Traffic
+from tests.interop.mixed_cluster import KAFKA, OURS, MixedCluster, Traffic, check_replicas
 from tests.kit.broker_process import topic_name
 from tests.kit.java_tools import RunTool
 from tests.kit.kafka_process import kafka_or_skip
@@ -90,8 +90,7 @@ def test_partitions_replicate_and_move_both_ways(controller: int, make_cluster: 
     traffic.check_readable()
     traffic.delete_first(100)
     moved = move_between_the_two(cluster)
-    traffic.check_replicas(REPLICAS)
-    moved.check_replicas(AFTER_THE_MOVE)
+    check_replicas(cluster, (traffic, REPLICAS), (moved, AFTER_THE_MOVE))
 
 
 @either_controller
@@ -147,7 +146,7 @@ def test_no_broker_takes_anything_with_it(controller: int, make_cluster: MakeClu
         assert all(state.leader != broker for state in cluster.states(topic, REPLICAS))
         traffic.check_readable()
         come_back(cluster, traffic, topic, broker)
-    traffic.check_replicas(REPLICAS)
+    check_replicas(cluster, (traffic, REPLICAS))
 
 
 def move_between_the_two(cluster: MixedCluster) -> Traffic:
