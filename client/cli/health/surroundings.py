@@ -53,7 +53,10 @@ async def kept_free_space(admin: Admin, broker_ids: Collection[int]) -> dict[int
 
 
 async def _options(admin: Admin, broker_ids: Collection[int], names: Sequence[str]) -> dict[str, dict[int, str]]:
-    """Return the values of options by broker, for each name; KafkaTimeoutError if that takes too long."""
+    """Return the values of options by broker, for each name; KafkaTimeoutError if that takes too long.
+
+    A broker that loses ZooKeeper meanwhile answers with an error. One without the option does not use ZooKeeper.
+    """
     found: dict[str, dict[int, str]] = {name: {} for name in names}
     if not broker_ids:
         return found
@@ -64,6 +67,8 @@ async def _options(admin: Admin, broker_ids: Collection[int], names: Sequence[st
     except TimeoutError as error:
         raise KafkaTimeoutError(f"brokers did not return their options within {_TIMEOUT_S:g} s") from error
     for described in configs:
+        if described.error is not None and described.error.retriable:
+            raise KafkaTimeoutError(f"broker {described.resource_name} could not read its options: {described.error}")
         for entry in described.entries:
             if entry.value and entry.name in found:
                 found[entry.name][int(described.resource_name)] = entry.value

@@ -7,20 +7,25 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import cast
 
 import pytest
 from tests.client.cli.conftest import Ottla
 from tests.kit.broker_process import BrokerProcess, MakeBroker
 from tests.kit.zookeeper import ZooKeeperServer
 
+from ottla.client.admin.admin import Admin
+from ottla.client.admin.results import BrokerDescription, ConfigDescription, ConfigResource
 from ottla.client.cli.health.clocks import clock_finding, seconds_ahead
 from ottla.client.cli.health.findings import Status
 from ottla.client.cli.health.http_pages import page_url
-from ottla.client.cli.health.surroundings import local_zookeeper
+from ottla.client.cli.health.surroundings import local_zookeeper, surroundings
 from ottla.client.cli.health.zookeeper_check import Answer, Asked, ask, servers, zookeeper_finding
 from ottla.client.local_cluster.cluster_dir import ClusterDir
 from ottla.client.local_cluster.record import ClusterRecord, ProcessRecord, Role
+from ottla.client.errors import KafkaTimeoutError, error_for
 from ottla.client.net.settings import HostPort
+from ottla.protocol.errors import ErrorCode
 
 HOSTS = [HostPort(f"zookeeper{number}", 2181) for number in (1, 2, 3)]
 
@@ -70,7 +75,25 @@ def test_without_the_brokers_options_the_user_is_asked_for_zookeeper(
         server.pause()
         unknown = ottla("doctor", "-X", "socket.connection.setup.timeout.ms=3000", bootstrap=broker.bootstrap)
         server.resume()
-    assert (unknown.code, "   ottla doctor --zookeeper HOST:2181\n" in unknown.out) == (1, True)
+    assert "   ottla doctor --zookeeper HOST:2181\n" in unknown.out
+    assert unknown.code == 1
+
+
+async def test_a_broker_that_loses_zookeeper_while_it_is_asked_does_not_count_as_one_without() -> None:
+    """Brokers of Apache Kafka 4 have no ZooKeeper, and nothing is said about it."""
+
+    class Brokers:
+        def __init__(self, code: ErrorCode) -> None:
+            self.code = code
+
+        async def describe_configs(self, resources: list[ConfigResource], **_: object) -> list[ConfigDescription]:
+            error = error_for(self.code, "") if self.code else None
+            return [ConfigDescription("BROKER", each.name, (), error) for each in resources]
+
+    broker = BrokerDescription(1, "localhost", 9092, None)
+    assert await surroundings(cast(Admin, Brokers(ErrorCode.NONE)), [broker]) == ({}, {})
+    with pytest.raises(KafkaTimeoutError, match="broker 1 could not read its options"):
+        await surroundings(cast(Admin, Brokers(ErrorCode.REQUEST_TIMED_OUT)), [broker])
 
 
 def test_zookeeper_is_asked_where_the_user_says(ottla: Ottla, zookeeper_server: ZooKeeperServer) -> None:
