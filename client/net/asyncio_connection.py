@@ -26,7 +26,7 @@ from ottla.client.net.api_versions import common_version
 from ottla.client.net.client_metrics import ConnectionMetrics
 from ottla.client.net.frame_receiver import FrameReceiver
 from ottla.client.net.request_headers import RequestHeaders
-from ottla.client.net.settings import ClientSettings
+from ottla.client.net.settings import ClientSettings, HostPort
 from ottla.protocol import errors as protocol_errors
 from ottla.protocol.api import Api
 from ottla.protocol.codec import encode_parts
@@ -108,6 +108,11 @@ class AsyncioConnection(FrameReceiver):
     def __repr__(self) -> str:
         state = "closed" if self.is_closed else f"in_flight={len(self._in_flight)}"
         return f"<AsyncioConnection {self.host}:{self.port} {state}>"
+
+    @property
+    def address(self) -> HostPort:
+        """Where the broker listens."""
+        return HostPort(self.host, self.port)
 
     @classmethod
     async def open(

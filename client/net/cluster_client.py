@@ -61,6 +61,8 @@ class ClusterClient:
         self._refreshing: asyncio.Task[None] | None = None
         self._refresh_asked = asyncio.Event()
         self._refreshed: asyncio.Future[None] | None = None
+        # Brokers that gave no good answer since the last refresh. They may be cut off from the others.
+        self._doubted: set[HostPort] = set()
         self._closed = False
         self._reporting: asyncio.Task[None] | None = None
         self._updated_at = 0.0
@@ -148,8 +150,13 @@ class ClusterClient:
         if listener not in self._listeners:
             self._listeners.append(listener)
 
-    def request_refresh(self) -> asyncio.Future[None]:
-        """Refresh the metadata of the kept topics soon; return when that has succeeded or failed."""
+    def request_refresh(self, doubted: HostPort | None = None) -> asyncio.Future[None]:
+        """Refresh the metadata of the kept topics soon; return when that has succeeded or failed.
+
+        A doubted broker is asked only if no other one answers.
+        """
+        if doubted is not None:
+            self._doubted.add(doubted)
         if self._refreshed is None:
             self._refreshed = asyncio.get_running_loop().create_future()
         self._refresh_asked.set()
@@ -220,7 +227,7 @@ class ClusterClient:
                 api, message, version_min=version_min, version_max=version_max, timeout_ms=timeout_ms
             )
         except (KafkaConnectionError, KafkaTimeoutError):
-            self.request_refresh()
+            self.request_refresh(doubted=connection.address)
             raise
 
     async def send_any(
@@ -334,12 +341,17 @@ class ClusterClient:
         )
 
     async def _update(
-        self, topics: Collection[str] | None, allow_auto_create: bool, *, is_doubted: bool = False
+        self,
+        topics: Collection[str] | None,
+        allow_auto_create: bool,
+        *,
+        is_doubted: bool = False,
+        doubted: Collection[HostPort] = (),
     ) -> None:
         """Request metadata and apply it.
 
         If our metadata may be wrong, ask a random broker: the one that we are connected to may be cut off from the
-        others, and would give the same answer for ever.
+        others, and would give the same answer for ever. Those that may be the ones come last.
         """
         wanted = None if topics is None else sorted({*topics, *self._topics})
 
@@ -350,7 +362,7 @@ class ClusterClient:
             return MetadataRequest(topics=rows, allow_auto_topic_creation=creates)
 
         response = await self._ask_around(
-            Api.METADATA, build, _METADATA_VERSION_MIN, LAST_VERSION, by_chance=is_doubted
+            Api.METADATA, build, _METADATA_VERSION_MIN, LAST_VERSION, by_chance=is_doubted, last=doubted
         )
         self._updated_at = asyncio.get_running_loop().time()
         merged = self.snapshot.merged(response)
@@ -365,13 +377,20 @@ class ClusterClient:
             listener(snapshot)
 
     async def _ask_around(
-        self, api: Api, message: Request, version_min: int, version_max: int, *, by_chance: bool = False
+        self,
+        api: Api,
+        message: Request,
+        version_min: int,
+        version_max: int,
+        *,
+        by_chance: bool = False,
+        last: Collection[HostPort] = (),
     ) -> Any:
         """Send a request to each address in turn until one answers; NoBrokersAvailable if none does."""
         if self._closed:
             raise IllegalStateError("the client is closed")
         failures = []
-        for address in self._addresses(by_chance=by_chance):
+        for address in self._addresses(by_chance=by_chance, last=last):
             try:
                 connection = await self._connections.get(address)
                 return await connection.request(api, message, version_min=version_min, version_max=version_max)
@@ -379,8 +398,8 @@ class ClusterClient:
                 failures.append(error.detail)
         raise NoBrokersAvailable("; ".join(dict.fromkeys(failures)))
 
-    def _addresses(self, *, by_chance: bool) -> list[HostPort]:
-        """All addresses: brokers first, those that failed recently after them, then bootstrap servers.
+    def _addresses(self, *, by_chance: bool, last: Collection[HostPort] = ()) -> list[HostPort]:
+        """All addresses: brokers first, those that failed recently after them, then bootstrap servers, then the last.
 
         Open connections with the fewest requests come first, unless the order is random.
         """
@@ -391,7 +410,7 @@ class ClusterClient:
             known.sort(key=connections.in_flight)
             known.sort(key=lambda address: connections.ready(address) is None)
         known.sort(key=connections.is_failing)
-        return list(dict.fromkeys((*known, *self.settings.addresses)))
+        return sorted(dict.fromkeys((*known, *self.settings.addresses)), key=lambda address: address in last)
 
     def _forget_controller(self, controller: int) -> None:
         if self.controller_id == controller:
@@ -407,10 +426,12 @@ class ClusterClient:
             is_doubted = self._refresh_asked.is_set()
             self._refresh_asked.clear()
             waiting, self._refreshed = self._refreshed, None
+            doubted, self._doubted = self._doubted, set()
             try:
-                await self._update((), self._auto_create, is_doubted=is_doubted)
+                await self._update((), self._auto_create, is_doubted=is_doubted, doubted=doubted)
                 backoff.reset()
             except KafkaError:
+                self._doubted |= doubted
                 self._refresh_asked.set()
             finally:
                 if waiting is not None and not waiting.done():

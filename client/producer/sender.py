@@ -17,6 +17,7 @@ from ottla.client.errors import InvalidRecordError, KafkaConnectionError, KafkaE
 from ottla.client.net.asyncio_connection import AsyncioConnection
 from ottla.client.net.backoff import Backoff
 from ottla.client.net.cluster_client import ClusterClient
+from ottla.client.net.settings import HostPort
 from ottla.client.producer.accumulator import Accumulator
 from ottla.client.producer.numbering import GAPS, IdempotentNumbering, Numbering, Unnumbered
 from ottla.client.producer.partition_queue import BatchVerdict, PartitionQueue
@@ -260,15 +261,15 @@ class Sender:
         else:
             del self._in_flight[connection]
         try:
-            self._take_in(sent, answer)
+            self._take_in(connection.address, sent, answer)
         finally:
             if not self._in_flight:
                 self._is_quiet.set()
 
-    def _take_in(self, sent: _Sent, answer: asyncio.Future[Any]) -> None:
+    def _take_in(self, leader: HostPort, sent: _Sent, answer: asyncio.Future[Any]) -> None:
         error = answer.exception()
         if isinstance(error, KafkaError):
-            self._cluster.request_refresh()
+            self._cluster.request_refresh(doubted=leader)
             self._failed(sent, error)
             return
         response = answer.result()
@@ -291,6 +292,9 @@ class Sender:
                         batch.partition, hint.leader_id, hint.leader_epoch, response.node_endpoints
                     ):
                         self._cluster.request_refresh()
+                elif error.code is ErrorCode.REQUEST_TIMED_OUT:
+                    # Perhaps others have another leader, and this one has not heard of it.
+                    self._cluster.request_refresh(doubted=leader)
                 self._failed([(queue, batch)], error)
         self.wake()
 

@@ -266,6 +266,23 @@ async def test_a_broker_that_is_cut_off_is_not_the_only_one_to_be_asked() -> Non
                 await cluster.request_refresh()
 
 
+async def test_a_broker_that_does_not_answer_is_the_last_to_be_asked_who_leads() -> None:
+    """Chance alone would ask it again and again, now and then, for minutes."""
+    script, newer = Script(), Script()
+    script.leaders, newer.leaders, newer.leader_epoch = {"a": [1]}, {"a": [2]}, 1
+    async with (
+        scripted_broker(script.answer) as alone,
+        scripted_broker(newer.answer) as one,
+        scripted_broker(newer.answer) as other,
+    ):
+        script.brokers = newer.brokers = {1: alone, 2: one, 3: other}
+        for _ in range(20):
+            async with ClusterClient(settings(alone)) as cluster:
+                cluster.add_topics(["a"])
+                await cluster.request_refresh(doubted=alone.address)
+                assert cluster.leader(TopicPartition("a", 0)) == 2
+
+
 async def test_a_broker_that_knows_no_leader_is_not_the_only_one_to_be_asked_for_a_topic() -> None:
     """It may be cut off from the controller, and would say so for ever; another one knows the leader."""
     script, newer = Script(), Script()

@@ -10,6 +10,7 @@ from typing import Any
 
 from tests.client.scripted_broker import SILENCE, Reply, ScriptedBroker, metadata_response, scripted_broker
 
+from ottla.client.net.settings import HostPort
 from ottla.client.producer.producer import Producer
 from ottla.protocol.api import Api
 from ottla.protocol.identifiers import TopicPartition
@@ -32,6 +33,9 @@ class Brokers:
     def __init__(self) -> None:
         self.broker: ScriptedBroker | None = None
         self.leaders = {"t": [1, 1, 1]}
+        self.leader_epoch = 0
+        # Other brokers that metadata has.
+        self.others: dict[int, HostPort] = {}
         self.errors: dict[str, int] = {}
         self.judge: Judge = lambda partition, batch: None
         self.log: dict[TopicPartition, list[bytes | None]] = defaultdict(list)
@@ -49,7 +53,8 @@ class Brokers:
             asked = {row.name for row in request.topics}
             known = {topic: of for topic, of in self.leaders.items() if topic in asked}
             errors = {topic: code for topic, code in self.errors.items() if topic in asked}
-            return metadata_response({1: self.broker.address}, known, errors=errors)
+            addresses = {1: self.broker.address, **self.others}
+            return metadata_response(addresses, known, leader_epoch=self.leader_epoch, errors=errors)
         if api is Api.INIT_PRODUCER_ID:
             return InitProducerIdResponse(throttle_time_ms=0, error_code=0, producer_id=7, producer_epoch=0)
         assert api is Api.PRODUCE

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 from tests.client.producer.scripted_producing import Brokers, producing
-from tests.client.scripted_broker import HANGUP, Reply
+from tests.client.scripted_broker import HANGUP, Reply, scripted_broker
 from tests.kit.coroutines import BOTH_LOOPS
 
 from ottla.client.errors import (
@@ -94,6 +94,26 @@ async def test_a_partition_without_an_answer_does_not_hold_up_the_others() -> No
             await producer.send_and_wait("t", b"", partition=0)
         with pytest.raises(KafkaTimeoutError, match=r"t-1 did not acknowledge 1 records.*no leader"):
             await stuck
+
+
+async def test_a_leader_that_commits_nothing_is_the_last_to_be_asked_who_leads() -> None:
+    """It may be cut off from the others, which have another leader, and would name itself for ever."""
+    alone, one, other = Brokers(), Brokers(), Brokers()
+    alone.judge = lambda partition, batch: ErrorCode.REQUEST_TIMED_OUT
+    async with scripted_broker(one.answer) as first, scripted_broker(other.answer) as second:
+        alone.others = {2: first.address, 3: second.address}
+        async with producing(alone) as producer:
+            for brokers in (one, other):
+                brokers.broker, brokers.others, brokers.leaders, brokers.leader_epoch = (
+                    alone.broker,
+                    alone.others,
+                    {"t": [2, 2, 2]},
+                    1,
+                )
+            await producer.send_and_wait("t", b"", partition=0)
+
+    assert alone.batches
+    assert one.log[TopicPartition("t", 0)] == [b""]
 
 
 async def test_an_expired_batch_does_not_fail_the_later_ones() -> None:
