@@ -21,9 +21,9 @@ from ottla.client.cli.health.findings import Status
 from ottla.client.cli.health.http_pages import page_url
 from ottla.client.cli.health.surroundings import local_zookeeper, surroundings
 from ottla.client.cli.health.zookeeper_check import Answer, Asked, ask, servers, zookeeper_finding
+from ottla.client.errors import KafkaTimeoutError, error_for
 from ottla.client.local_cluster.cluster_dir import ClusterDir
 from ottla.client.local_cluster.record import ClusterRecord, ProcessRecord, Role
-from ottla.client.errors import KafkaTimeoutError, error_for
 from ottla.client.net.settings import HostPort
 from ottla.protocol.errors import ErrorCode
 
