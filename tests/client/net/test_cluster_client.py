@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -250,16 +252,23 @@ async def test_a_refresh_asks_for_the_kept_topics_and_tells_listeners() -> None:
             assert seen == [1, 1, 2]
 
 
-async def test_a_broker_that_is_cut_off_is_not_the_only_one_to_be_asked() -> None:
-    """Although it is connected and the others are not: it would tell the same for ever."""
-    script, newer = Script(), Script()
-    script.leaders, newer.leaders, newer.leader_epoch = {"a": [1]}, {"a": [2]}, 1
+@asynccontextmanager
+async def one_and_two(script: Script, newer: Script) -> AsyncIterator[ScriptedBroker]:
+    """Run three brokers that all know each other; the first has its own script, and is returned."""
     async with (
         scripted_broker(script.answer) as alone,
         scripted_broker(newer.answer) as one,
         scripted_broker(newer.answer) as other,
     ):
         script.brokers = newer.brokers = {1: alone, 2: one, 3: other}
+        yield alone
+
+
+async def test_a_broker_that_is_cut_off_is_not_the_only_one_to_be_asked() -> None:
+    """Although it is connected and the others are not: it would tell the same for ever."""
+    script, newer = Script(), Script()
+    script.leaders, newer.leaders, newer.leader_epoch = {"a": [1]}, {"a": [2]}, 1
+    async with one_and_two(script, newer) as alone:
         async with ClusterClient(settings(alone)) as cluster:
             cluster.add_topics(["a"])
             while cluster.leader(TopicPartition("a", 0)) != 2:
@@ -270,12 +279,7 @@ async def test_a_broker_that_does_not_answer_is_the_last_to_be_asked_who_leads()
     """Chance alone would ask it again and again, now and then, for minutes."""
     script, newer = Script(), Script()
     script.leaders, newer.leaders, newer.leader_epoch = {"a": [1]}, {"a": [2]}, 1
-    async with (
-        scripted_broker(script.answer) as alone,
-        scripted_broker(newer.answer) as one,
-        scripted_broker(newer.answer) as other,
-    ):
-        script.brokers = newer.brokers = {1: alone, 2: one, 3: other}
+    async with one_and_two(script, newer) as alone:
         for _ in range(20):
             async with ClusterClient(settings(alone)) as cluster:
                 cluster.add_topics(["a"])
@@ -288,12 +292,7 @@ async def test_a_broker_that_knows_no_leader_is_not_the_only_one_to_be_asked_for
     script, newer = Script(), Script()
     script.leaders, script.errors = {"a": []}, {"a": ErrorCode.LEADER_NOT_AVAILABLE}
     newer.leaders = {"a": [2]}
-    async with (
-        scripted_broker(script.answer) as alone,
-        scripted_broker(newer.answer) as one,
-        scripted_broker(newer.answer) as other,
-    ):
-        script.brokers = newer.brokers = {1: alone, 2: one, 3: other}
+    async with one_and_two(script, newer) as alone:
         async with ClusterClient(settings(alone)) as cluster:
             for _ in range(100):
                 if (await cluster.metadata(["a"])).topics["a"].error is ErrorCode.NONE:
