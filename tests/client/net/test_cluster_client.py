@@ -268,11 +268,10 @@ async def test_a_broker_that_is_cut_off_is_not_the_only_one_to_be_asked() -> Non
     """Although it is connected and the others are not: it would tell the same for ever."""
     script, newer = Script(), Script()
     script.leaders, newer.leaders, newer.leader_epoch = {"a": [1]}, {"a": [2]}, 1
-    async with one_and_two(script, newer) as alone:
-        async with ClusterClient(settings(alone)) as cluster:
-            cluster.add_topics(["a"])
-            while cluster.leader(TopicPartition("a", 0)) != 2:
-                await cluster.request_refresh()
+    async with one_and_two(script, newer) as alone, ClusterClient(settings(alone)) as cluster:
+        cluster.add_topics(["a"])
+        while cluster.leader(TopicPartition("a", 0)) != 2:
+            await cluster.request_refresh()
 
 
 async def test_a_broker_that_does_not_answer_is_the_last_to_be_asked_who_leads() -> None:
@@ -292,13 +291,12 @@ async def test_a_broker_that_knows_no_leader_is_not_the_only_one_to_be_asked_for
     script, newer = Script(), Script()
     script.leaders, script.errors = {"a": []}, {"a": ErrorCode.LEADER_NOT_AVAILABLE}
     newer.leaders = {"a": [2]}
-    async with one_and_two(script, newer) as alone:
-        async with ClusterClient(settings(alone)) as cluster:
-            for _ in range(100):
-                if (await cluster.metadata(["a"])).topics["a"].error is ErrorCode.NONE:
-                    break
+    async with one_and_two(script, newer) as alone, ClusterClient(settings(alone)) as cluster:
+        for _ in range(100):
+            if (await cluster.metadata(["a"])).topics["a"].error is ErrorCode.NONE:
+                break
 
-            assert cluster.leader(TopicPartition("a", 0)) == 2
+        assert cluster.leader(TopicPartition("a", 0)) == 2
 
 
 async def test_a_broker_that_could_not_be_reached_is_asked_after_the_others() -> None:
