@@ -14,13 +14,14 @@ import math
 import signal
 import sys
 import time
+from contextvars import ContextVar
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
-from aiokafka.errors import CommitFailedError, KafkaError
+from aiokafka.errors import CommitFailedError, IllegalGenerationError, KafkaError
 from tests.faults.access import OPEN, Access
 from tests.faults.checker.history import Commit, HistoryWriter, Own, Poll, PolledRecord
 
@@ -34,6 +35,9 @@ REQUEST_TIMEOUT_MS = 9_000
 # How long a guest stays, before another one comes.
 GUEST_S = 1.0
 
+# The generation in which the offsets of a commit were read.
+_read_in: ContextVar[int] = ContextVar("read_in")
+
 
 class MemberWorker:
     """One member: what it has read it commits now and then, and when its partitions are taken away."""
@@ -46,6 +50,7 @@ class MemberWorker:
         # Behind what was read and not committed yet.
         self._read: dict[TopicPartition, int] = {}
         self._owned_s = math.inf
+        self._generation = -1
         self._client: Any = None
 
     async def run(self, seconds_max: float = math.inf) -> None:
@@ -67,6 +72,7 @@ class MemberWorker:
         )
         self._client.subscribe([self._options.topic], listener=_Listener(self))
         await self._client.start()
+        _commit_in_one_generation(self._client._coordinator)
         try:
             committed_s = time.monotonic()
             while not self._stopping.is_set() and time.monotonic() < self._owned_s + seconds_max:
@@ -84,6 +90,7 @@ class MemberWorker:
         if not offsets:
             return
         invoked_ns = time.monotonic_ns()
+        _read_in.set(self._generation)
         try:
             await self._client.commit(offsets)
         except KafkaError as error:
@@ -106,8 +113,10 @@ class MemberWorker:
         self._read.clear()
         self._owned_s = min(self._owned_s, time.monotonic())
         names = tuple(sorted(map(_name, partitions)))
-        generation = int(self._client._coordinator.generation)
-        self._history.write(Own(worker=self._name, group=self._options.group, generation=generation, partitions=names))
+        self._generation = int(self._client._coordinator.generation)
+        self._history.write(
+            Own(worker=self._name, group=self._options.group, generation=self._generation, partitions=names)
+        )
 
     async def _poll(self) -> None:
         try:
@@ -124,6 +133,22 @@ class MemberWorker:
             self._history.write(Poll(worker=self._name, records=records))
         for partition, batch in found.items():
             self._read[partition] = batch[-1].offset + 1
+
+
+def _commit_in_one_generation(coordinator: Any) -> None:
+    """Let no commit be sent in a later generation than that in which its offsets were read.
+
+    If the coordinator does not answer, aiokafka sends a commit again, with the generation that the member has by then.
+    No coordinator can know that it is an old one, and the group goes back: seen after 15 s.
+    """
+    send = coordinator._do_commit_offsets
+
+    async def send_once(assignment: object, offsets: dict[TopicPartition, Any]) -> None:
+        if coordinator.generation != _read_in.get():
+            raise IllegalGenerationError(coordinator.group_id)
+        await send(assignment, offsets)
+
+    coordinator._do_commit_offsets = send_once
 
 
 class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
