@@ -31,6 +31,7 @@ REPLICAS_MAX = 3
 OFFSETS_PARTITIONS = "6"
 # In a local cluster, the loss of a broker should be noticed soon.
 SESSION_TIMEOUT_MS = 6_000
+CONNECTION_TIMEOUT_MS = 18_000
 SHUTDOWN_BACKOFF_MS = 200
 
 _OVERRIDE = re.compile(r"[A-Za-z0-9._-]+=.*", re.DOTALL)
@@ -223,6 +224,8 @@ def broker_defaults(brokers: int, rack: str | None = None) -> Mapping[str, str]:
         "transaction.state.log.min.isr": min_isr,
         "group.initial.rebalance.delay.ms": "0",
         "zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS),
+        # A start on a busy machine may take longer than a session.
+        "zookeeper.connection.timeout.ms": str(CONNECTION_TIMEOUT_MS),
         # `ottla down` stops all brokers, and the last one has no broker to hand over to.
         "controlled.shutdown.retry.backoff.ms": str(SHUTDOWN_BACKOFF_MS),
         **({"broker.rack": rack} if rack else {}),

@@ -33,6 +33,8 @@ _OPTIONS: Final = {
     "ottla.log.min.free.percent": "0",
     # How long a test waits until other brokers take over from a killed one.
     "zookeeper.session.timeout.ms": "3000",
+    # A start on a busy machine may take longer than that.
+    "zookeeper.connection.timeout.ms": "60000",
 }
 
 # A broker by its id, from 1; or the ZooKeeper of the cluster.

@@ -34,7 +34,12 @@ from ottla.protocol.messages.list_partition_reassignments import ListPartitionRe
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 PATIENCE_S = 60.0
-_OPTIONS = ("zookeeper.session.timeout.ms=3000", "replica.lag.time.max.ms=5000", "default.replication.factor=1")
+_OPTIONS = (
+    "zookeeper.session.timeout.ms=3000",
+    "zookeeper.connection.timeout.ms=60000",
+    "replica.lag.time.max.ms=5000",
+    "default.replication.factor=1",
+)
 
 
 class Cluster:

@@ -51,6 +51,8 @@ HOST_NAMES = ("broker-1", "broker-2", "broker-3", "zookeeper", "client")
 
 _OPTIONS = (
     f"zookeeper.session.timeout.ms={int(SESSION_TIMEOUT_S * 1000)}",
+    # As long as a session by default, which a busy machine needs more than once.
+    "zookeeper.connection.timeout.ms=60000",
     f"replica.lag.time.max.ms={int(LAG_LIMIT_S * 1000)}",
     "default.replication.factor=3",
     "min.insync.replicas=2",

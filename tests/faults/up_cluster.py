@@ -24,6 +24,7 @@ from ottla.client.local_cluster.record import ProcessRecord
 
 _OPTIONS = (
     f"zookeeper.session.timeout.ms={int(SESSION_TIMEOUT_S * 1000)}",
+    "zookeeper.connection.timeout.ms=60000",
     f"replica.lag.time.max.ms={int(LAG_LIMIT_S * 1000)}",
     "auto.create.topics.enable=false",
     "offsets.topic.num.partitions=1",

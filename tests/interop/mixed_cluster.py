@@ -45,7 +45,8 @@ class MixedCluster(Cluster):
     """Brokers 1 and 2 are ours, broker 3 is Kafka's; whoever starts first is the controller."""
 
     def __init__(self, folder: Path, session_timeout_s: int, *more: str) -> None:
-        options = (*_OPTIONS, f"zookeeper.session.timeout.ms={session_timeout_s * 1000}", *more)
+        session = (f"zookeeper.session.timeout.ms={session_timeout_s * 1000}", "zookeeper.connection.timeout.ms=60000")
+        options = (*_OPTIONS, *session, *more)
         super().__init__(folder, *options)
         self.brokers[KAFKA] = KafkaProcess(folder / "kafka", self.zookeeper.connect, *options, broker_id=KAFKA)
 
