@@ -58,7 +58,8 @@ async def main(bootstrap, prefix):
     others = Listener(second)
     second.subscribe(topics=[topic], listener=others)
     reading = asyncio.create_task(second.start())
-    while len(first.assignment()) != 2 or not reading.done():
+    # The assignment counts before the listener is told.
+    while len(first.assignment()) != 2 or events.events[-1][0] != "assigned" or not reading.done():
         await first.getmany(timeout_ms=100)
     print("shared:", len(first.assignment()), len(second.assignment()))
     print(sorted(first.assignment() | second.assignment()) == [TopicPartition(topic, number) for number in range(4)])
@@ -72,7 +73,7 @@ async def main(bootstrap, prefix):
     print(await read(first, 4), await read(second, 4))
 
     await second.stop()
-    while len(first.assignment()) != 4:
+    while len(first.assignment()) != 4 or events.events[-1][0] != "assigned":
         await first.getmany(timeout_ms=100)
     print("alone again:", len(others.events), len(events.events))
     await first.stop()
